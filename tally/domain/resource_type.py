@@ -1,0 +1,115 @@
+"""What the registry says of a resource type: the schema of its size, and what each event type does (rule 6)."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from tally.domain.errors import InvalidEvent, InvalidInput
+from tally.domain.event import canonical_json
+
+
+class Effect(StrEnum):
+    """What an event does to its resource. The order of definition is the rank within one instant (rule 8)."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    USAGE = "usage"
+    DELETE = "delete"
+    IGNORE = "ignore"
+
+
+RANK = {effect: rank for rank, effect in enumerate((Effect.CREATE, Effect.UPDATE, Effect.USAGE, Effect.DELETE))}
+
+# Names of usage that no size may take for itself.
+RESERVED_METRICS = frozenset({"minutes", "count"})
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What one event type does: its effect, and the state it implies (None leaves the state as it was)."""
+
+    effect: Effect
+    state: str | None = None
+
+
+# Reconciliation knows these for every resource type.
+SYNTHETIC_TRANSITIONS = {
+    "reconcile.create": Transition(Effect.CREATE),
+    "reconcile.update": Transition(Effect.UPDATE),
+    "reconcile.delete": Transition(Effect.DELETE),
+}
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """One version of the definition of (platform, resource_type)."""
+
+    platform: str
+    resource_type: str
+    version: int
+    size: Mapping[str, Any]                      # JSON Schema of payload.size
+    lifecycle: Mapping[str, Transition]          # event_type -> transition, the synthetic ones included
+    normal_states: frozenset[str] = frozenset()  # cost full price without being listed in a price version
+    descriptive: frozenset[str] = frozenset()    # numeric attributes that describe rather than measure
+    counters: frozenset[str] = frozenset()       # metrics that payload.usage may carry
+    definition: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_definition(cls, platform: str, resource_type: str, version: int, definition: Mapping[str, Any]) -> Self:
+        """Read a definition as it stands in YAML or in the registry.
+
+        Keys: size (JSON Schema), lifecycle ({event_type: effect | {effect, state}}), normal_states, descriptive, counters.
+
+        Raises:
+            InvalidInput: naming the key that is wrong.
+        """
+        where = f"{platform}.{resource_type}"
+        lifecycle = {
+            event_type: _transition(f"{where}: lifecycle of {event_type}", value)
+            for event_type, value in definition.get("lifecycle", {}).items()
+        }
+        result = cls(
+            platform=platform,
+            resource_type=resource_type,
+            version=version,
+            size=definition.get("size", {}),
+            lifecycle=lifecycle | SYNTHETIC_TRANSITIONS,
+            normal_states=frozenset(definition.get("normal_states", ())),
+            descriptive=frozenset(definition.get("descriptive", ())),
+            counters=frozenset(definition.get("counters", ())),
+            definition=definition,
+        )
+        forbidden = set(result.size.get("properties", {})) & (RESERVED_METRICS | result.counters)
+        if forbidden:
+            raise InvalidInput(f"{where}: size may not hold {sorted(forbidden)}; they are usage of their own")
+        return result
+
+    def transition(self, event_type: str) -> Transition:
+        """Return what an event type does; there is no guessing from names.
+
+        Raises:
+            InvalidEvent: with reason unknown_event_type.
+        """
+        transition = self.lifecycle.get(event_type)
+        if transition is None:
+            raise InvalidEvent(
+                "unknown_event_type",
+                f"{event_type!r} is not in the lifecycle of {self.platform}.{self.resource_type}; "
+                "register it, then replay",
+            )
+        return transition
+
+
+def definition_hash(definition: Mapping[str, Any]) -> str:
+    """One text per content, whatever the order of keys."""
+    return hashlib.sha256(canonical_json(definition).encode()).hexdigest()
+
+
+def _transition(where: str, value: Any) -> Transition:
+    effect, state = (value.get("effect"), value.get("state")) if isinstance(value, Mapping) else (value, None)
+    try:
+        return Transition(Effect(effect), state)
+    except ValueError:
+        raise InvalidInput(f"{where}: {effect!r} is none of {[e.value for e in Effect]}") from None

@@ -1,0 +1,156 @@
+"""The fold of one resource's history into its current configuration (rules 8, 9 and 11).
+
+This is the rule in plain Python, for the projection: one resource, a few events. The interval timelines of all
+resources are computed by dbt (int_resource_intervals), which a check compares with this fold on every run.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from tally.domain.resource_type import RANK, Effect
+
+UNKNOWN_STATE = "unknown"
+DELETED_STATE = "deleted"
+
+# Within one instant that re-creates an open resource, its end comes before its new beginning (rule 8).
+_RANK_OF_RECREATION = {Effect.USAGE: 0, Effect.DELETE: 1, Effect.CREATE: 2, Effect.UPDATE: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event as the fold sees it: its effect resolved, its size and state read (None means unchanged)."""
+
+    timestamp: datetime
+    event_id: str
+    event_type: str
+    effect: Effect
+    synthetic: bool
+    project_id: str
+    size: dict[str, Any] | None
+    state: str | None
+    payload: dict[str, Any]
+
+    @property
+    def order(self) -> tuple[datetime, int, bytes]:
+        """The total order of rule 8, before the rule for one instant."""
+        return (self.timestamp, RANK[self.effect], self.event_id.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The current state of a resource: its last configuration, its last lifetime, its last event."""
+
+    project_id: str
+    last_event_id: str
+    last_event_type: str
+    last_event_at: datetime
+    last_payload: dict[str, Any]
+    last_state: str = UNKNOWN_STATE
+    size: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+    deleted_at: datetime | None = None   # set without created_at: a delete without a life
+    has_synthetic: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether a lifetime is open."""
+        return self.created_at is not None and self.deleted_at is None
+
+    @property
+    def state(self) -> str:
+        """The state for queries: that of the last configuration, or 'deleted'."""
+        return DELETED_STATE if self.deleted_at is not None else self.last_state
+
+
+def in_order(row: Projection, steps: Sequence[Step]) -> bool:
+    """Whether new steps can be applied on top of a row: each is later than all before it and voids nothing (rule 8)."""
+    if row.has_synthetic and not all(step.synthetic for step in steps):
+        return False
+    if len({step.synthetic for step in steps}) > 1:
+        return False
+    last = row.last_event_at
+    for step in steps:
+        if step.timestamp <= last:
+            return False
+        last = step.timestamp
+    return True
+
+
+def replay(steps: Iterable[Step]) -> Projection | None:
+    """Fold a whole history, in whatever order it is given; None if there is nothing to fold."""
+    history = sorted((step for step in steps if step.effect is not Effect.IGNORE), key=lambda step: step.order)
+    row: Projection | None = None
+    for _, group in groupby(without_void(history), key=lambda step: step.timestamp):
+        instant = list(group)
+        if row is not None and row.open and {Effect.CREATE, Effect.DELETE} <= {step.effect for step in instant}:
+            instant.sort(key=lambda step: _RANK_OF_RECREATION[step.effect])
+        for step in instant:
+            row = advance(row, step)
+    if row is None:
+        return None
+    return replace(row, has_synthetic=any(step.synthetic for step in history))
+
+
+def advance(row: Projection | None, step: Step) -> Projection:
+    """Apply one step that comes after all others."""
+    if row is None:
+        row = Projection(step.project_id, "", "", step.timestamp, {})
+    row = replace(
+        row,
+        last_event_id=step.event_id,
+        last_event_type=step.event_type,
+        last_event_at=step.timestamp,
+        last_payload=step.payload,
+        has_synthetic=row.has_synthetic or step.synthetic,
+    )
+    unborn = row.created_at is None and row.deleted_at is None
+    if step.effect is Effect.DELETE:
+        return replace(row, deleted_at=step.timestamp) if row.open or unborn else row
+    if step.effect is Effect.USAGE:
+        return row
+    if row.open:
+        return replace(
+            row,
+            project_id=step.project_id,
+            size=row.size if step.size is None else step.size,
+            last_state=row.last_state if step.state is None else step.state,
+        )
+    if step.effect is Effect.CREATE or unborn:
+        return replace(
+            row,
+            project_id=step.project_id,
+            size=step.size or {},
+            last_state=step.state or UNKNOWN_STATE,
+            created_at=step.timestamp,
+            deleted_at=None,
+        )
+    return row
+
+
+def without_void(history: Sequence[Step]) -> list[Step]:
+    """Drop the synthetic events that the collector's own events void (rule 9); the history is in total order.
+
+    Seen from the end: a synthetic create is void if a collector's create follows before any delete, a synthetic
+    delete if a collector's update, usage or delete follows before any create. A void event counts as absent, also
+    when others are judged.
+    """
+    kept: list[Step] = []
+    create_follows = False   # a collector's create, before any delete
+    sign_of_life_follows = False   # a collector's update, usage or delete, before any create
+    for step in reversed(history):
+        if step.effect is Effect.CREATE:
+            if step.synthetic and create_follows:
+                continue
+            create_follows, sign_of_life_follows = not step.synthetic, False
+        elif step.effect is Effect.DELETE:
+            if step.synthetic and sign_of_life_follows:
+                continue
+            create_follows, sign_of_life_follows = False, not step.synthetic
+        elif not step.synthetic:
+            sign_of_life_follows = True
+        kept.append(step)
+    kept.reverse()
+    return kept

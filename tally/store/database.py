@@ -1,0 +1,46 @@
+"""Connections to PostgreSQL: one way to open them, with the same session settings everywhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from tally.domain.errors import Unavailable
+
+Connection = psycopg.Connection[TupleRow]
+
+# Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3).
+_SESSION = "-c timezone=UTC -c jit=off -c application_name=tally"
+
+
+def connect(url: str, **options: Any) -> Connection:
+    """Open a connection in autocommit; transactions are written as ``with connection.transaction()``.
+
+    Raises:
+        Unavailable: naming the host and database, never the password.
+    """
+    try:
+        return psycopg.connect(url, autocommit=True, options=_SESSION, **options)
+    except psycopg.OperationalError as error:
+        raise Unavailable(f"{describe(url)} does not answer: {str(error).splitlines()[-1].strip()}") from None
+
+
+@contextmanager
+def connected(url: str, **options: Any) -> Iterator[Connection]:
+    """Open a connection for a block."""
+    connection = connect(url, **options)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def describe(url: str) -> str:
+    """Name a database without its credentials."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        return "the database URL"
+    return f"database {parts.get('dbname', '?')!r} at {parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
