@@ -192,7 +192,7 @@ def test_a_transfer_splits_between_the_owners() -> None:
 
 def test_only_create_and_update_change_owner_size_and_state() -> None:
     """Rules 5 and 9: what a usage or delete event says of them is not read."""
-    other = {"project_id": "B", "size": LARGE, "state": "shutoff"}
+    other: dict[str, Any] = {"project_id": "B", "size": LARGE, "state": "shutoff"}
     history = [
         event("03-01", "create", project_id="A", size=SMALL, state="active"),
         event("03-02", "usage", **other),
