@@ -1,0 +1,43 @@
+{# Everything about a resource goes by the full triple: keys, joins, windows, distribution (DESIGN.md section 7). #}
+{% macro resource(alias) -%}
+    {{ alias }}.cloud, {{ alias }}.resource_type, {{ alias }}.resource_id
+{%- endmacro %}
+
+{% macro same_resource(left, right) -%}
+    {{ left }}.cloud = {{ right }}.cloud
+    and {{ left }}.resource_type = {{ right }}.resource_type
+    and {{ left }}.resource_id = {{ right }}.resource_id
+{%- endmacro %}
+
+{# Exact length of [from_ts, to_ts) in microseconds. #}
+{% macro microseconds(from_ts, to_ts) -%}
+    (extract(epoch from {{ to_ts }} - {{ from_ts }}) * 1000000)::bigint
+{%- endmacro %}
+
+{# An id derived from the key: the same inputs give the same id. #}
+{% macro derived_id(parts) -%}
+    md5(concat_ws('|', {{ parts | join(', ') }}))::uuid
+{%- endmacro %}
+
+{# What an incremental model of whole resources does before it inserts: forget the resources that changed. #}
+{% macro forget_changed_resources() -%}
+    {% if is_incremental() %}
+    delete from {{ this }} as old
+    using {{ ref('int_changed_resources') }} as changed
+    where {{ same_resource('old', 'changed') }}
+    {% endif %}
+{%- endmacro %}
+
+{# And which events it reads: those of the changed resources, or all of them when it is built from nothing. #}
+{% macro of_changed_resources(alias) -%}
+    {% if is_incremental() %}
+    inner join {{ ref('int_changed_resources') }} as changed on {{ same_resource(alias, 'changed') }}
+    {% endif %}
+{%- endmacro %}
+
+{# In the transaction that inserts the timelines: the next run derives only what has arrived since. #}
+{% macro remember_derived() -%}
+    update {{ source('raw', 'derived') }} as derived
+    set load_id = run.load_id, registry_version = run.registry_version
+    from {{ ref('stg_runs') }} as run
+{%- endmacro %}

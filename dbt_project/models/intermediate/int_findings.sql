@@ -1,0 +1,174 @@
+-- What stands between the run and its finalization, or is worth knowing: one row per kind and subject.
+with run as (
+    select * from {{ ref('stg_runs') }}
+),
+
+usage_records as (
+    select * from {{ ref('int_usage_records') }}
+),
+
+events as (
+    select events.*
+    from {{ ref('stg_events') }} as events
+    inner join run on events.timestamp >= run.period_from and events.timestamp < run.metered_to
+    where
+        (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
+        and not exists (
+            select from {{ ref('int_void_events') }} as void
+            where
+                {{ same_resource('void', 'events') }}
+                and void.timestamp = events.timestamp and void.event_id = events.event_id
+        )
+),
+
+-- The lives an event could belong to: all that its resource had begun by then.
+events_in_lives as (
+    select
+        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
+        events.effect, events.usage,
+        count(lifetimes.lifetime_no) as lives_before,
+        count(lifetimes.lifetime_no) filter (
+            where lifetimes.closed_at is null or events.timestamp <= lifetimes.closed_at
+        ) as lives_at
+    from events
+    left join {{ ref('int_lifetimes') }} as lifetimes
+        on {{ same_resource('lifetimes', 'events') }} and lifetimes.opened_at <= events.timestamp
+    group by
+        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
+        events.effect, events.usage
+),
+
+anomalies as (
+    select
+        *,
+        case
+            when effect = 'unknown' then 'unknown_event_type'
+            when effect = 'delete' and lives_before = 0 then 'delete_without_life'
+            when effect = 'usage' and lives_before = 0 then 'usage_without_life'
+            when effect in ('update', 'usage') and lives_at = 0 then 'after_delete'
+        end as anomaly
+    from events_in_lives
+),
+
+-- Usage that found a life, but no interval of it.
+homeless as (
+    select increments.cloud, increments.platform, increments.resource_type, increments.event_id, increments.resource_id
+    from {{ ref('int_usage_increments') }} as increments
+    inner join run on increments.timestamp < run.metered_to
+    where increments.opened_at = increments.closed_at
+),
+
+gauges as (
+    select distinct usage_records.platform, usage_records.resource_type, gauge.key as metric
+    from (select distinct platform, resource_type, size from usage_records) as usage_records
+    cross join jsonb_each(usage_records.size) as gauge
+    where jsonb_typeof(gauge.value) = 'number'
+),
+
+counters as (
+    select distinct platform, resource_type, metric from {{ ref('int_usage_increments') }}
+),
+
+prices as (
+    select prices.* from {{ source('ledger', 'prices') }} as prices
+    inner join run on prices.version = run.pricing_version
+),
+
+-- '*' stands for a resource type that has no price at all.
+unpriced as (
+    select metrics.platform, metrics.resource_type, metrics.metric
+    from (
+        select * from gauges
+        union
+        select * from counters
+        union
+        select distinct platform, resource_type, '*' from usage_records
+    ) as metrics
+    left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
+    where
+        not coalesce(metrics.metric = any(types.descriptive), false)
+        and not exists (
+            select from prices
+            where
+                prices.platform = metrics.platform and prices.resource_type = metrics.resource_type
+                and metrics.metric in (prices.metric, '*')
+        )
+        and not exists (
+            select from {{ source('ledger', 'unpriced') }} as listed
+            inner join run on listed.version = run.pricing_version
+            where
+                listed.platform = metrics.platform and listed.resource_type = metrics.resource_type
+                and listed.metric in (metrics.metric, '*')
+        )
+),
+
+missing_gauges as (
+    select usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
+        string_agg(distinct prices.metric, ', ') as metrics
+    from usage_records
+    inner join prices using (platform, resource_type)
+    where prices.formula = 'time_gauge' and jsonb_typeof(usage_records.usage -> prices.metric) is distinct from 'number'
+    group by usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id
+),
+
+modifiers as (
+    select modifiers.* from {{ source('ledger', 'price_modifiers') }} as modifiers
+    inner join run on modifiers.version = run.pricing_version
+),
+
+unlisted as (
+    select met.platform, met.resource_type, met.kind, met.value
+    from (
+        select distinct platform, resource_type, 'state' as kind, state as value from usage_records
+        union
+        select distinct platform, resource_type, 'type', size ->> 'type' from usage_records
+    ) as met
+    left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
+    where
+        exists (
+            select from modifiers
+            where
+                modifiers.platform = met.platform and modifiers.resource_type = met.resource_type
+                and modifiers.kind = met.kind
+        )
+        and not exists (
+            select from modifiers
+            where
+                modifiers.platform = met.platform and modifiers.resource_type = met.resource_type
+                and modifiers.kind = met.kind and modifiers.value = met.value
+        )
+        and not (met.kind = 'state' and coalesce(met.value = any(types.normal_states), false))
+)
+
+select
+    run.run_id, found.kind, found.blocking, found.cloud, found.platform, found.resource_type, found.subject, found.detail
+from run
+cross join (
+    select 'open_left' as kind, true as blocking, cloud, platform, resource_type, resource_id as subject,
+        'its first event is an update: when it began is not known' as detail
+    from usage_records
+    where open_left
+    group by cloud, platform, resource_type, resource_id
+    union all
+    select 'anomaly', true, cloud, platform, resource_type, event_id,
+        anomaly || ': ' || event_type || ' of ' || resource_id || ' at ' || timestamp
+    from anomalies
+    where anomaly is not null
+    union all
+    select 'anomaly', true, cloud, platform, resource_type, event_id,
+        'usage_without_interval: usage of ' || resource_id || ' in a life of zero length'
+    from homeless
+    group by cloud, platform, resource_type, event_id, resource_id
+    union all
+    select 'unpriced', true, '', platform, resource_type, metric,
+        'no price and not listed as unpriced in the price version'
+    from unpriced
+    union all
+    select 'missing_gauge', true, cloud, platform, resource_type, resource_id,
+        'the price asks for ' || metrics || ', which its size lacks'
+    from missing_gauges
+    union all
+    select 'unlisted_' || kind, false, '', platform, resource_type, coalesce(value, ''),
+        'not in the table of ' || kind || ' modifiers: full price'
+    from unlisted
+) as found

@@ -1,0 +1,9 @@
+{{ config(materialized='view') }}
+-- The lives of each resource, those of zero length included. closed_at is null while a life is open.
+select
+    cloud, platform, resource_type, resource_id, lifetime_no,
+    bool_or(open_left) as open_left,
+    min(from_ts) as opened_at,
+    case when bool_or(to_ts is null) then null else max(to_ts) end as closed_at
+from {{ ref('int_resource_intervals') }}
+group by cloud, platform, resource_type, resource_id, lifetime_no

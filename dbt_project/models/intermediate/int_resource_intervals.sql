@@ -1,0 +1,127 @@
+{{ config(
+    materialized='incremental', incremental_strategy='append',
+    pre_hook='{{ forget_changed_resources() }}', post_hook='{{ remember_derived() }}',
+    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no', 'from_ts']}]
+) }}
+-- The timelines: one row per interval of constant (size, state, project_id) in each life of each resource
+-- (rules 8 to 10). to_ts is null while the life is open. The last configuration of a life is kept even if its
+-- length is zero (from_ts = to_ts): the projection is compared with it, and usage passes it over.
+with events as (
+    select events.*
+    from {{ ref('stg_events') }} as events
+    {{ of_changed_resources('events') }}
+    where
+        events.effect in ('create', 'update', 'delete')
+        and not exists (
+            select from {{ ref('int_void_events') }} as void
+            where
+                {{ same_resource('void', 'events') }}
+                and void.timestamp = events.timestamp and void.event_id = events.event_id
+        )
+),
+
+ordered as (
+    select
+        *,
+        row_number() over life as position,
+        first_value(effect) over life = 'update' as begins_open_left,
+        lag(timestamp) over life is distinct from timestamp as first_of_instant,
+        bool_or(effect = 'create') over instant and bool_or(effect = 'delete') over instant as recreates
+    from events
+    window
+        life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id),
+        instant as (partition by cloud, resource_type, resource_id, timestamp)
+),
+
+-- An instant with both a create and a delete leaves the resource as open or closed as it was, so it has no say here.
+-- Twice the position of the last event that has, plus one if it opened: odd is open, null is never born.
+found as (
+    select
+        *,
+        coalesce(max(
+            case
+                when (effect = 'create' and not recreates) or (effect = 'update' and position = 1) then 2 * position + 1
+                when effect = 'delete' and not recreates then 2 * position
+            end
+        ) over (
+            partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id
+            rows between unbounded preceding and 1 preceding
+        ) % 2 = 1, false) as was_open
+    from ordered
+),
+
+judged as (
+    select
+        *,
+        (effect = 'update' and position = 1)
+        or (effect = 'create' and case when recreates then first_of_instant else not was_open end) as opens,
+        -- A re-creation of an open resource ends the old life by opening the new one.
+        effect = 'delete' and recreates <> was_open as closes
+    from found
+),
+
+lived as (
+    select
+        *,
+        sum(opens::integer) over life as lifetime_no,
+        max(case when opens then lpad(position::text, 10, '0') || coalesce(size, '{}')::text
+            when size is not null then lpad(position::text, 10, '0') || size::text end) over life as carried_size,
+        max(case when opens then lpad(position::text, 10, '0') || coalesce(state, 'unknown')
+            when state is not null then lpad(position::text, 10, '0') || state end) over life as carried_state
+    from judged
+    where opens or closes or (effect <> 'delete' and (was_open or recreates))
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+),
+
+bounded as (
+    select
+        cloud, platform, resource_type, resource_id, lifetime_no, project_id, timestamp, effect_rank, event_id, closes,
+        lifetime_no = 1 and begins_open_left as open_left,
+        timestamp as from_ts,
+        event_id as from_event_id,
+        lead(timestamp) over life as to_ts,
+        lead(event_id) over life as to_event_id,
+        coalesce(lead(closes) over life or lead(lifetime_no) over life <> lifetime_no, true) as last_of_life,
+        substr(carried_size, 11)::jsonb as size,
+        substr(carried_state, 11) as state
+    from lived
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+),
+
+-- Zero length vanishes first, then equal neighbours of one life coalesce.
+compared as (
+    select
+        *,
+        coalesce(
+            lag(lifetime_no) over life <> lifetime_no
+            or lag(project_id) over life <> project_id
+            or lag(state) over life <> state
+            or lag(size) over life <> size,
+            true
+        ) as starts
+    from bounded
+    where not closes and (from_ts is distinct from to_ts or last_of_life)
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+),
+
+edges as (
+    select *, coalesce(lead(starts) over life, true) as ends
+    from compared
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+),
+
+coalesced as (
+    select
+        *,
+        case when ends then to_ts else lead(to_ts) over life end as ends_at,
+        case when ends then to_event_id else lead(to_event_id) over life end as end_event_id
+    from edges
+    where starts or ends
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+)
+
+select
+    cloud, platform, resource_type, resource_id, lifetime_no, open_left, project_id, state, size,
+    from_ts, ends_at as to_ts, from_event_id, end_event_id as to_event_id
+from coalesced
+where starts
