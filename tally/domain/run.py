@@ -1,0 +1,68 @@
+"""A run: one attempt to meter and rate one period, all clouds (rule 17)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+RunStatus = Literal["running", "completed", "finalized", "superseded", "failed"]
+RunKind = Literal["regular", "correction"]
+PeriodStatus = Literal["open", "grace", "closable", "finalized"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One row of ledger.runs."""
+
+    id: UUID
+    period: str
+    period_from: datetime
+    period_to: datetime
+    zone: str
+    kind: RunKind
+    status: RunStatus
+    preliminary: bool
+    metered_to: datetime
+    load_id: int
+    registry_version: int
+    pricing_version: str | None
+    pricing_hash: str | None
+    code_version: str
+    inputs_hash: str | None
+    outputs_hash: str | None
+    failure: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    finalized_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The verdict of one invariant on one run."""
+
+    name: str
+    passed: bool
+    violations: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that stands between a run and its finalization (blocking), or is worth knowing."""
+
+    kind: str
+    blocking: bool
+    cloud: str
+    platform: str
+    resource_type: str
+    subject: str
+    detail: str
+
+
+def period_status(now: datetime, period_to: datetime, grace_ends: datetime, *, finalized: bool) -> PeriodStatus:
+    """Where a period stands: open until its end, in grace until grace_ends, then closable until it is finalized."""
+    if finalized:
+        return "finalized"
+    if now < period_to:
+        return "open"
+    return "grace" if now < grace_ends else "closable"

@@ -1,0 +1,92 @@
+"""Finalization: a completed run becomes immutable, unless something speaks against it (rule 19)."""
+
+from datetime import datetime, timedelta
+
+from tally.domain.errors import InvalidInput, Refused
+from tally.domain.instants import format_instant
+from tally.domain.period import BillingPeriod
+from tally.domain.run import Run
+from tally.services.load import load
+from tally.services.runs import REQUIRED_CHECKS, Clock
+from tally.store.database import Connection
+from tally.store.metering import runs as store
+
+
+def waive(metering: Connection, period: BillingPeriod, kind: str, reason: str, actor: str) -> None:
+    """Let one kind of finding pass for a period; who and why are recorded."""
+    if not kind.strip() or not reason.strip():
+        raise InvalidInput("a waiver names the kind of finding and the reason why it may pass")
+    store.insert_waiver(metering, str(period), kind.strip(), reason.strip(), actor)
+
+
+def finalize(
+    reporting: Connection, metering: Connection, period: BillingPeriod, grace: timedelta, clock: Clock
+) -> Run:
+    """Finalize the live run of a period; the caller holds the metering lock.
+
+    What has arrived is loaded first, so that an event the run does not know is noticed.
+
+    Raises:
+        Refused: with every reason that speaks against it.
+    """
+    load(reporting, metering, clock)
+    run = store.live_run(metering, str(period))
+    if run is None:
+        raise Refused(f"{period} cannot be finalized", [f"it has no completed run; close it first: tally close {period}"])
+    reasons = refusals(metering, run, period, grace, clock())
+    if reasons:
+        raise Refused(f"{period} cannot be finalized", reasons)
+    with metering.transaction():
+        store.mark_finalized(metering, run.id, clock())
+    return store.select_runs(metering, "id = %s", [run.id])[0]
+
+
+def refusals(metering: Connection, run: Run, period: BillingPeriod, grace: timedelta, now: datetime) -> list[str]:
+    """Everything that speaks against finalizing a run, one line each."""
+    if run.status == "finalized":
+        return [f"it is finalized already, since {format_instant(run.finalized_at or now)}"]
+    return [
+        *_too_early(run, grace, now),
+        *_in_the_making(metering, period),
+        *_unproved(metering, run),
+        *_found(metering, run),
+        *_outdated(metering, run, period),
+    ]
+
+
+def _too_early(run: Run, grace: timedelta, now: datetime) -> list[str]:
+    if now < run.period_to:
+        return [f"it ends only at {format_instant(run.period_to)}"]
+    if now < run.period_to + grace:
+        return [f"its grace ends only at {format_instant(run.period_to + grace)}"]
+    if run.preliminary:
+        return ["its run is preliminary (month to date); close it again now that it has ended"]
+    return []
+
+
+def _in_the_making(metering: Connection, period: BillingPeriod) -> list[str]:
+    running = store.running_run(metering, str(period))
+    return [f"run {running.id} is being made"] if running else []
+
+
+def _unproved(metering: Connection, run: Run) -> list[str]:
+    verdicts = {check.name: check for check in store.select_checks(metering, run.id)}
+    reasons = [f"check {name} is missing" for name in sorted(REQUIRED_CHECKS - verdicts.keys())]
+    return reasons + [f"check {check.name} failed: {check.detail}" for check in verdicts.values() if not check.passed]
+
+
+def _found(metering: Connection, run: Run) -> list[str]:
+    return [
+        f"{count} finding{'s' if count > 1 else ''} of kind {kind} (such as {example}); mend or waive with --waive {kind}"
+        for kind, count, example in store.unwaived_findings(metering, run.id, run.period)
+    ]
+
+
+def _outdated(metering: Connection, run: Run, period: BillingPeriod) -> list[str]:
+    reasons = []
+    outside = store.events_outside(metering, run)
+    if outside:
+        reasons.append(f"{outside} events arrived after its run; close it again: tally close {period}")
+    if run.zone != period.zone:
+        reasons.append(f"its run is in zone {run.zone}, the installation in {period.zone}; close it again")
+    return reasons

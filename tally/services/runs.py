@@ -1,0 +1,225 @@
+"""The life of a run, from its load to its completion (rule 17). Finalization has a module of its own (finalize.py).
+
+A run is made in steps, each by an asset: start (load, freeze the inputs), dbt derives usage, checks, write_usage,
+dbt rates, checks, write_rated, bills, complete. Nothing of it is visible before complete, which replaces the former
+run of the period in one transaction; whatever goes wrong on the way ends in fail, which takes its records away.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from tally import __version__
+from tally.domain.errors import NotFound, Refused, Unavailable
+from tally.domain.instants import format_instant
+from tally.domain.period import BillingPeriod
+from tally.domain.run import Check, PeriodStatus, Run, period_status
+from tally.services.load import load
+from tally.services.pricing import version_for
+from tally.store.database import Connection
+from tally.store.metering import ledger
+from tally.store.metering import runs as store
+
+Clock = Callable[[], datetime]
+
+# The invariants of rule 16, and that the projection agrees with the timelines (rule 11). A run is complete only
+# with a passed verdict on each.
+REQUIRED_CHECKS = frozenset({
+    "no_gap",
+    "no_overlap",
+    "coverage",
+    "traceability",
+    "count_is_one",
+    "no_negative_usage",
+    "projection_matches_timelines",
+    "no_negative_amount",
+    "amount_is_rounded_exact_amount",
+    "every_priced_quantity_is_rated",
+    "bills_equal_line_items",
+})
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRow:
+    """One period with its status and its live run."""
+
+    period: str
+    status: PeriodStatus
+    run: Run
+
+
+@contextmanager
+def metering_lock(connection: Connection, wait: timedelta = timedelta(hours=6)) -> Iterator[None]:
+    """Hold the one right to load, derive, rate or finalize; it is gone with the connection, also on kill -9.
+
+    Raises:
+        Unavailable: if another run holds it longer than ``wait``.
+    """
+    deadline = time.monotonic() + wait.total_seconds()
+    while not _try_lock(connection):
+        if time.monotonic() > deadline:
+            raise Unavailable(f"another run has been metering for more than {wait}; see `tally runs`")
+        time.sleep(0.2)
+    try:
+        yield
+    finally:
+        connection.execute("select pg_advisory_unlock(%s)", [store.METERING_LOCK])
+
+
+def start(reporting: Connection, metering: Connection, period: BillingPeriod, clock: Clock) -> Run:
+    """Load what has arrived and begin a run of the period with its inputs frozen; the caller holds the lock.
+
+    Raises:
+        Refused: if the period is finalized, has not begun, has no price version, or its zone would change.
+    """
+    _refuse_start(metering, period, clock())
+    abandoned = store.running_run(metering, str(period))
+    if abandoned is not None:
+        fail(metering, abandoned.id, "abandoned: its process ended before it was completed")
+    prices = version_for(metering, period)
+    loaded = load(reporting, metering, clock)
+    inputs = {
+        "period": str(period),
+        "period_from": period.start,
+        "period_to": period.end,
+        "zone": period.zone,
+        "metered_to": min(period.end, loaded.started_at),
+        "load_id": loaded.load_id,
+        "registry_version": loaded.registry_version,
+        "pricing_version": prices.version,
+        "pricing_hash": prices.content_hash,
+        "code_version": __version__,
+    }
+    return store.insert_run(
+        metering,
+        inputs
+        | {
+            "kind": "regular",
+            "status": "running",
+            "preliminary": loaded.started_at < period.end,
+            "inputs_hash": _hash(inputs),
+        },
+    )
+
+
+def running(metering: Connection, period: BillingPeriod) -> Run:
+    """Return the run that is being made for a period.
+
+    Raises:
+        NotFound: if none is; the load begins one.
+    """
+    run = store.running_run(metering, str(period))
+    if run is None:
+        raise NotFound(f"no run of {period} is being made; launch the job close_month, or materialize raw_events first")
+    return run
+
+
+def fail(metering: Connection, run_id: UUID, failure: str) -> None:
+    """End a run and take its records away: nothing of it stays in the ledger but its row and the reason."""
+    with metering.transaction():
+        store.mark_failed(metering, run_id, failure)
+        store.delete_records(metering, run_id)
+
+
+@contextmanager
+def making(metering: Connection, run: Run) -> Iterator[None]:
+    """Fail the run if the block raises."""
+    try:
+        yield
+    except Exception as error:
+        fail(metering, run.id, " ".join(str(error).split())[:1000] or type(error).__name__)
+        raise
+
+
+def record_checks(metering: Connection, run: Run, checks: Sequence[Check]) -> None:
+    """Record verdicts; a violation ends the run with the names of the checks (rule 16)."""
+    violated = [check for check in checks if not check.passed]
+    if violated:
+        fail(metering, run.id, "; ".join(f"check {check.name}: {check.detail}" for check in violated))
+    with metering.transaction():
+        store.replace_checks(metering, run.id, checks)
+
+
+def write_usage(metering: Connection, run: Run) -> int:
+    """Write the usage records and the findings of the run; a repeated call replaces its own records."""
+    with metering.transaction():
+        store.delete_usage(metering, run.id)
+        ledger.write_findings(metering, run.id)
+        return ledger.write_usage(metering, run.id)
+
+
+def write_rated(metering: Connection, run: Run) -> int:
+    """Write the rated records of the run; a repeated call replaces its own records."""
+    with metering.transaction():
+        store.delete_rated(metering, run.id)
+        return ledger.write_rated(metering, run.id)
+
+
+def complete(metering: Connection, run: Run, clock: Clock) -> Run:
+    """Make the run the live one of its period; the former one is superseded and its records go, all in one transaction.
+
+    Raises:
+        Refused: naming the checks that are missing or failed.
+    """
+    passed = {check.name for check in store.select_checks(metering, run.id) if check.passed}
+    missing = sorted(REQUIRED_CHECKS - passed)
+    if missing:
+        raise Refused(f"run {run.id} cannot be completed", [f"check {name} has not passed" for name in missing])
+    outputs_hash = ledger.fingerprint(metering, run.id)
+    with metering.transaction():
+        former = store.live_run(metering, run.period)
+        if former is not None:
+            store.mark_superseded(metering, former.id)
+        store.mark_completed(metering, run.id, outputs_hash, clock())
+        if former is not None:
+            store.delete_records(metering, former.id)
+    return store.select_runs(metering, "id = %s", [run.id])[0]
+
+
+def runs(metering: Connection, period: BillingPeriod | None = None) -> list[Run]:
+    """All runs, or those of one period, the newest first."""
+    if period is None:
+        return store.select_runs(metering)
+    return store.select_runs(metering, "period = %s", [str(period)])
+
+
+def periods(metering: Connection, grace: timedelta, clock: Clock) -> list[PeriodRow]:
+    """Every period with a live run, the newest first."""
+    live = store.select_runs(metering, "kind = 'regular' and status in ('completed', 'finalized')")
+    rows = [
+        PeriodRow(
+            run.period,
+            period_status(clock(), run.period_to, run.period_to + grace, finalized=run.status == "finalized"),
+            run,
+        )
+        for run in live
+    ]
+    return sorted(rows, key=lambda row: row.period, reverse=True)
+
+
+def _refuse_start(metering: Connection, period: BillingPeriod, now: datetime) -> None:
+    reasons = []
+    live = store.live_run(metering, str(period))
+    if live is not None and live.status == "finalized":
+        reasons.append(f"it is finalized (run {live.id}); its records never change")
+    if now <= period.start:
+        reasons.append(f"it begins only at {format_instant(period.start)}")
+    zones = {run.zone for run in store.select_runs(metering, "status = 'finalized'")} - {period.zone}
+    if zones:
+        reasons.append(f"finalized periods are in zone {zones.pop()}; TALLY_ZONE cannot change to {period.zone}")
+    if reasons:
+        raise Refused(f"{period} cannot be run", reasons)
+
+
+def _hash(inputs: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _try_lock(connection: Connection) -> bool:
+    row = connection.execute("select pg_try_advisory_lock(%s)", [store.METERING_LOCK]).fetchone()
+    return bool(row and row[0])

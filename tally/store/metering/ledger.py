@@ -1,0 +1,75 @@
+"""Writing the records of a run into the ledger, and their fingerprint. Source: dbt's tables of the running run."""
+
+from uuid import UUID
+
+from tally.store.database import Connection
+
+_USAGE = """
+    insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, project_id, state,
+        lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage)
+    select cloud, platform, resource_type, resource_id, id, run_id, 1, project_id, state,
+        lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage
+    from metering.int_usage_records where run_id = %s"""
+
+_RATED = """
+    insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
+        project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
+        pricing_version)
+    select cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
+        project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
+        pricing_version
+    from metering.int_rated_records where run_id = %s"""
+
+_FINDINGS = """
+    insert into ledger.findings (run_id, kind, blocking, cloud, platform, resource_type, subject, detail)
+    select run_id, kind, blocking, cloud, platform, resource_type, subject, min(detail)
+    from metering.int_findings where run_id = %s
+    group by run_id, kind, blocking, cloud, platform, resource_type, subject"""
+
+# By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of
+# resources: one text of all records would outgrow what a value can hold.
+_FINGERPRINT = """
+    with lines as (
+        select substr(md5(concat_ws('|', cloud, resource_type, resource_id)), 1, 3) as bucket,
+            concat_ws('|', cloud, resource_type, resource_id, lifetime_no, extract(epoch from from_ts),
+                extract(epoch from to_ts), project_id, state, usage) as line
+        from ledger.usage_records where run_id = %(run_id)s
+        union all
+        select substr(md5(concat_ws('|', r.cloud, r.resource_type, r.resource_id)), 1, 3),
+            concat_ws('|', r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
+                r.dimension, r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount_exact, r.amount, r.currency)
+        from ledger.rated_records as r
+        inner join ledger.usage_records as u
+            on u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id
+            and u.id = r.usage_record_id
+        where r.run_id = %(run_id)s
+    ),
+
+    buckets as (
+        select bucket, sha256(string_agg(sha256(line::bytea), ''::bytea order by sha256(line::bytea))) as digest
+        from lines group by bucket
+    )
+
+    select encode(sha256(coalesce(string_agg(digest, ''::bytea order by bucket), ''::bytea)), 'hex') from buckets"""
+
+
+def write_usage(connection: Connection, run_id: UUID) -> int:
+    """Write the usage records of the running run; returns how many."""
+    return connection.execute(_USAGE, [run_id]).rowcount
+
+
+def write_rated(connection: Connection, run_id: UUID) -> int:
+    """Write the rated records of the running run; returns how many."""
+    return connection.execute(_RATED, [run_id]).rowcount
+
+
+def write_findings(connection: Connection, run_id: UUID) -> int:
+    """Write the findings of the running run; returns how many."""
+    return connection.execute(_FINDINGS, [run_id]).rowcount
+
+
+def fingerprint(connection: Connection, run_id: UUID) -> str:
+    """Hash of all usage and rated records of a run, by content."""
+    row = connection.execute(_FINGERPRINT, {"run_id": run_id}).fetchone()
+    assert row is not None
+    return str(row[0])

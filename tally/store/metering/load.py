@@ -1,0 +1,108 @@
+"""The raw copy: what has arrived in the reporting database, into schema raw of the metering database (rule 18).
+
+Events go by arrival, one batch of the outbox reporting.pending_batches after the other, whatever month they are of.
+Small tables are taken whole, since their rows are never edited.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tally.store.database import Connection
+
+# The primary keys of raw decide what is new; a load that died after it had committed is repeated without harm.
+_COPIES = (
+    (
+        "events",
+        """select e.cloud, e.platform, e.resource_type, e.resource_id, e.timestamp, e.event_id, e.event_type,
+               e.project_id, e.source, e.payload, {load_id}::bigint as load_id
+           from reporting.events as e
+           inner join reporting.event_ids as i
+               on i.cloud = e.cloud and i.resource_type = e.resource_type and i.resource_id = e.resource_id
+               and i.timestamp = e.timestamp and i.event_id = e.event_id
+           where i.batch_id = any(array(select batch_id from reporting.pending_batches))""",
+    ),
+    (
+        "lifecycles",
+        """select t.platform, t.resource_type, step.key, t.version,
+               coalesce(step.value ->> 'effect', step.value #>> '{{}}'), step.value ->> 'state'
+           from reporting.resource_types as t
+           cross join jsonb_each(
+               (t.definition -> 'lifecycle')
+               || '{{"reconcile.create": "create", "reconcile.update": "update", "reconcile.delete": "delete"}}'
+           ) as step""",
+    ),
+    (
+        "resource_types",
+        """select platform, resource_type, version,
+               array(select jsonb_array_elements_text(coalesce(definition -> 'normal_states', '[]'))),
+               array(select jsonb_array_elements_text(coalesce(definition -> 'descriptive', '[]')))
+           from reporting.resource_types""",
+    ),
+    ("projects", "select id, platform, cloud, external_id, name, {load_id}::bigint from reporting.projects"),
+    (
+        "project_relations",
+        """select id, version, source_id, target_id, relation_type, metadata, valid_from, valid_to, {load_id}::bigint
+           from reporting.project_relations""",
+    ),
+    (
+        "current_resources",
+        """select cloud, platform, resource_type, resource_id, project_id, last_state, size, created_at, deleted_at
+           from reporting.current_resources""",
+    ),
+)
+
+
+def next_load_id(metering: Connection) -> int:
+    """The number of the load that begins; the caller holds the lock on metering."""
+    return int(_one(metering, "select coalesce(max(load_id), 0) + 1 from raw.loads"))
+
+
+def pending_batches(reporting: Connection) -> list[int]:
+    """The batches of the outbox, in the snapshot of the surrounding transaction."""
+    return [row[0] for row in reporting.execute("select batch_id from reporting.pending_batches").fetchall()]
+
+
+def registry_version(reporting: Connection) -> int:
+    """The version of the whole registry of resource types."""
+    return int(_one(reporting, "select coalesce(max(version), 0) from reporting.resource_types"))
+
+
+def begin_load(metering: Connection, load_id: int, started_at: datetime, version: int) -> None:
+    """Write the row of the load first, as section 7 of the design asks of every big transaction."""
+    metering.execute(
+        "insert into raw.loads (load_id, started_at, registry_version, events) values (%s, %s, %s, 0)",
+        [load_id, started_at, version],
+    )
+
+
+def copy_all(reporting: Connection, metering: Connection, load_id: int) -> int:
+    """Copy everything in the snapshot of the reporting transaction and return how many events were new."""
+    metering.execute("delete from raw.current_resources")
+    counts = {table: _copy(reporting, metering, table, query, load_id) for table, query in _COPIES}
+    metering.execute("update raw.loads set events = %s where load_id = %s", [counts["events"], load_id])
+    return counts["events"]
+
+
+def forget_pending(reporting: Connection, batches: Sequence[int]) -> None:
+    """Take loaded batches out of the outbox: only after the load has committed."""
+    reporting.execute("delete from reporting.pending_batches where batch_id = any(%s)", [list(batches)])
+
+
+def _copy(reporting: Connection, metering: Connection, table: str, query: str, load_id: int) -> int:
+    metering.execute(f"create temp table incoming (like raw.{table}) on commit drop")
+    source = f"copy ({query.format(load_id=int(load_id))}) to stdout (format binary)"
+    with (
+        reporting.cursor().copy(source.encode()) as outgoing,
+        metering.cursor().copy("copy incoming from stdin (format binary)") as incoming,
+    ):
+        for block in outgoing:
+            incoming.write(block)
+    copied = metering.execute(f"insert into raw.{table} select * from incoming on conflict do nothing").rowcount
+    metering.execute("drop table incoming")
+    return copied
+
+
+def _one(connection: Connection, query: str) -> int:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return int(row[0])

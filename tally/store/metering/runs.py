@@ -1,0 +1,160 @@
+"""Rows of ledger.runs, ledger.checks, ledger.findings and ledger.waivers."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from tally.domain.run import Check, Finding, Run
+from tally.store.database import Connection
+
+METERING_LOCK = 0x7A11_0002  # one run, load or finalization at a time: they share the timelines
+
+_RUN = ", ".join(field.name for field in fields(Run))
+_RECORDS = ("bills", "attributions", "rated_records", "usage_records", "findings", "checks")
+
+
+def insert_run(connection: Connection, values: dict[str, Any]) -> Run:
+    """Begin a run; it stays invisible until it is completed."""
+    columns = ", ".join(values)
+    marks = ", ".join(f"%({name})s" for name in values)
+    query = f"insert into ledger.runs ({columns}) values ({marks}) returning {_RUN}"
+    with connection.cursor(row_factory=class_row(Run)) as cursor:
+        run = cursor.execute(query.encode(), values).fetchone()
+    assert run is not None
+    return run
+
+
+def select_runs(connection: Connection, where: str = "true", arguments: Sequence[Any] = ()) -> list[Run]:
+    """Runs, the newest first. ``where`` is SQL of this package, never input."""
+    query = f"select {_RUN} from ledger.runs where {where} order by started_at desc, id"
+    with connection.cursor(row_factory=class_row(Run)) as cursor:
+        return cursor.execute(query.encode(), arguments).fetchall()
+
+
+def live_run(connection: Connection, period: str) -> Run | None:
+    """The completed or finalized regular run of a period: there is at most one."""
+    found = select_runs(connection, "kind = 'regular' and status in ('completed', 'finalized') and period = %s", [period])
+    return found[0] if found else None
+
+
+def running_run(connection: Connection, period: str) -> Run | None:
+    """The run that is being made for a period."""
+    found = select_runs(connection, "status = 'running' and period = %s", [period])
+    return found[0] if found else None
+
+
+def mark_failed(connection: Connection, run_id: UUID, failure: str) -> None:
+    """End a run that cannot be completed."""
+    connection.execute(
+        "update ledger.runs set status = 'failed', failure = %s where id = %s and status = 'running'",
+        [failure, run_id],
+    )
+
+
+def mark_superseded(connection: Connection, run_id: UUID) -> None:
+    """End a completed run that another one replaces."""
+    connection.execute(
+        "update ledger.runs set status = 'superseded' where id = %s and status = 'completed'", [run_id]
+    )
+
+
+def mark_completed(connection: Connection, run_id: UUID, outputs_hash: str, now: datetime) -> None:
+    """Make a run the live one of its period."""
+    connection.execute(
+        "update ledger.runs set status = 'completed', outputs_hash = %s, completed_at = %s where id = %s",
+        [outputs_hash, now, run_id],
+    )
+
+
+def mark_finalized(connection: Connection, run_id: UUID, now: datetime) -> None:
+    """Make a run and its records immutable."""
+    connection.execute(
+        "update ledger.runs set status = 'finalized', finalized_at = %s where id = %s", [now, run_id]
+    )
+
+
+def delete_records(connection: Connection, run_id: UUID) -> None:
+    """Take away everything a run wrote; triggers refuse it once the run is finalized."""
+    for table in _RECORDS:
+        connection.execute(f"delete from ledger.{table} where run_id = %s".encode(), [run_id])
+
+
+def delete_usage(connection: Connection, run_id: UUID) -> None:
+    """Take away usage and findings, and the costs that hang on the usage."""
+    for table in ("rated_records", "usage_records", "findings"):
+        connection.execute(f"delete from ledger.{table} where run_id = %s".encode(), [run_id])
+
+
+def delete_rated(connection: Connection, run_id: UUID) -> None:
+    """Take away the costs of a run."""
+    connection.execute("delete from ledger.rated_records where run_id = %s", [run_id])
+
+
+def replace_checks(connection: Connection, run_id: UUID, checks: Sequence[Check]) -> None:
+    """Record the verdicts of a run; a check that is run again replaces its former verdict."""
+    names = [check.name for check in checks]
+    connection.execute("delete from ledger.checks where run_id = %s and name = any(%s)", [run_id, names])
+    connection.cursor().executemany(
+        "insert into ledger.checks (run_id, name, passed, violations, detail) values (%s, %s, %s, %s, %s)",
+        [(run_id, check.name, check.passed, check.violations, check.detail) for check in checks],
+    )
+
+
+def select_checks(connection: Connection, run_id: UUID) -> list[Check]:
+    """The verdicts of a run."""
+    query = "select name, passed, violations, detail from ledger.checks where run_id = %s order by name"
+    with connection.cursor(row_factory=class_row(Check)) as cursor:
+        return cursor.execute(query, [run_id]).fetchall()
+
+
+def select_findings(connection: Connection, run_id: UUID, limit: int = 1000) -> list[Finding]:
+    """The findings of a run, blocking ones first."""
+    query = """
+        select kind, blocking, cloud, platform, resource_type, subject, detail
+        from ledger.findings where run_id = %s
+        order by blocking desc, kind, cloud, platform, resource_type, subject limit %s"""
+    with connection.cursor(row_factory=class_row(Finding)) as cursor:
+        return cursor.execute(query, [run_id, limit]).fetchall()
+
+
+def unwaived_findings(connection: Connection, run_id: UUID, period: str) -> list[tuple[str, int, str]]:
+    """Blocking findings without a waiver: (kind, count, one of them)."""
+    return connection.execute(
+        """select f.kind, count(*), min(concat_ws(' ', nullif(f.cloud, ''), f.platform, f.resource_type, f.subject))
+           from ledger.findings as f
+           where f.run_id = %s and f.blocking
+               and not exists (select from ledger.waivers as w where w.period = %s and w.kind = f.kind)
+           group by f.kind order by f.kind""",
+        [run_id, period],
+    ).fetchall()
+
+
+def insert_waiver(connection: Connection, period: str, kind: str, reason: str, actor: str) -> None:
+    """Record who lets which kind of finding pass for a period, and why; the first record stays."""
+    connection.execute(
+        "insert into ledger.waivers (period, kind, reason, actor) values (%s, %s, %s, %s) on conflict do nothing",
+        [period, kind, reason, actor],
+    )
+
+
+def events_outside(connection: Connection, run: Run) -> int:
+    """Events that arrived after the run's load and could change its records (rule 18).
+
+    An event before the end of the period can; so can a later one of the collector that voids a synthetic event.
+    """
+    row = connection.execute(
+        """select count(*) from raw.events as e
+           where e.load_id > %(load_id)s and (
+               e.timestamp < %(period_to)s
+               or (e.source = 'collector' and exists (
+                   select from raw.events as s
+                   where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
+                       and s.source = 'reconciliation' and s.timestamp < %(period_to)s)))""",
+        {"load_id": run.load_id, "period_to": run.period_to},
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
