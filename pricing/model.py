@@ -1,0 +1,175 @@
+"""A price version: what is priced, how, and for which months (rules 24 to 27).
+
+How a version is written in YAML is price_file.py's business; where versions are kept, tally.services.pricing's.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+from tally.domain.errors import Refused
+from tally.domain.event import canonical_json
+
+ModifierKind = Literal["state", "type"]
+
+# In `unpriced`: the whole resource type.
+EVERYTHING = "*"
+
+
+class Formula(StrEnum):
+    """How a price becomes a cost."""
+
+    TIME_GAUGE = "time_gauge"   # hours x quantity x price x state modifier x type modifier
+    COUNTER = "counter"         # quantity x price
+
+
+# What the price of a formula is called in a version file.
+PRICE_KEYS = {Formula.TIME_GAUGE: "price_per_unit_hour", Formula.COUNTER: "price_per_unit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of one metric of a resource type: per unit and hour (time_gauge), or per unit (counter)."""
+
+    platform: str
+    resource_type: str
+    metric: str
+    formula: Formula
+    price: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Modifier:
+    """What a state, or a value of usage.type, does to the time gauges of a resource type."""
+
+    platform: str
+    resource_type: str
+    kind: ModifierKind
+    value: str
+    modifier: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """A metric that is deliberately free, or the whole resource type (metric '*')."""
+
+    platform: str
+    resource_type: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class PriceVersion:
+    """One version of the price list. It is never edited: what changes gets a version of its own."""
+
+    version: str
+    valid_from: date          # the first day of the first month it holds for
+    valid_to: date | None     # the first day of the first month it no longer does; None: until the next version
+    currency: str
+    prices: tuple[Price, ...]   # within a resource type in the order of the file, which is the order on bills
+    modifiers: tuple[Modifier, ...] = ()
+    unpriced: tuple[Unpriced, ...] = ()
+
+    def prices_of(self, platform: str, resource_type: str) -> tuple[Price, ...]:
+        """List the prices of a resource type in their order on bills."""
+        return self._prices_by_type.get((platform, resource_type), ())
+
+    def has_table(self, platform: str, resource_type: str, kind: ModifierKind) -> bool:
+        """Whether the version has a table of modifiers of that kind for a resource type."""
+        return (platform, resource_type, kind) in self._tables
+
+    def modifier(self, platform: str, resource_type: str, kind: ModifierKind, value: str) -> Decimal | None:
+        """Return a listed modifier; None if it is not listed, which costs full price (rule 27)."""
+        return self._modifiers.get((platform, resource_type, kind, value))
+
+    def is_unpriced(self, platform: str, resource_type: str, metric: str) -> bool:
+        """Whether a metric is free on purpose."""
+        names = {(platform, resource_type, metric), (platform, resource_type, EVERYTHING)}
+        return not names.isdisjoint(self._unpriced)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The version in the form of its file: texts, decimals, lists, objects. It reads back as the same version.
+
+        The order of the dimensions of a resource type is content: bills show it. No other order is.
+        """
+        result: dict[str, Any] = {"version": self.version, "valid_from": f"{self.valid_from:%Y-%m}"}
+        if self.valid_to is not None:
+            result["valid_to"] = f"{self.valid_to:%Y-%m}"
+        pricing: dict[str, dict[str, Any]] = {}
+        for price in self.prices:
+            resource = pricing.setdefault(price.platform, {}).setdefault(price.resource_type, {"dimensions": []})
+            dimension = {"metric": price.metric, "type": str(price.formula), PRICE_KEYS[price.formula]: price.price}
+            resource["dimensions"].append(dimension)
+        for modifier in self.modifiers:
+            resource = pricing[modifier.platform][modifier.resource_type]
+            resource.setdefault(f"{modifier.kind}_modifiers", {})[modifier.value] = modifier.modifier
+        unpriced: dict[str, dict[str, list[str]]] = {}
+        for free in sorted(self.unpriced, key=lambda free: free.metric):
+            unpriced.setdefault(free.platform, {}).setdefault(free.resource_type, []).append(free.metric)
+        return {**result, "currency": self.currency, "pricing": pricing, "unpriced": unpriced}
+
+    @property
+    def content_hash(self) -> str:
+        """One hash per content: comments, quotes, indentation, zeros at the end and the order of keys do not count."""
+        return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
+
+    @property
+    def span(self) -> str:
+        """The months it holds for, for a person."""
+        if self.valid_to is None:
+            return f"{self.version} (from {self.valid_from:%Y-%m})"
+        return f"{self.version} (from {self.valid_from:%Y-%m} up to, not including, {self.valid_to:%Y-%m})"
+
+    @cached_property
+    def _prices_by_type(self) -> Mapping[tuple[str, str], tuple[Price, ...]]:
+        result: dict[tuple[str, str], tuple[Price, ...]] = {}
+        for price in self.prices:
+            key = (price.platform, price.resource_type)
+            result[key] = (*result.get(key, ()), price)
+        return result
+
+    @cached_property
+    def _modifiers(self) -> Mapping[tuple[str, str, str, str], Decimal]:
+        return {(m.platform, m.resource_type, m.kind, m.value): m.modifier for m in self.modifiers}
+
+    @cached_property
+    def _tables(self) -> frozenset[tuple[str, str, str]]:
+        return frozenset((m.platform, m.resource_type, m.kind) for m in self.modifiers)
+
+    @cached_property
+    def _unpriced(self) -> frozenset[tuple[str, str, str]]:
+        return frozenset((free.platform, free.resource_type, free.metric) for free in self.unpriced)
+
+
+def check_collisions(versions: Iterable[PriceVersion]) -> None:
+    """Raise Refused, naming every pair, if one month would have two versions (rule 24)."""
+    ordered = sorted(versions, key=lambda version: (version.valid_from, version.version))
+    reasons = []
+    for former, latter in pairwise(ordered):
+        if former.valid_from == latter.valid_from:
+            reasons.append(f"{former.version} and {latter.version} both begin with {latter.valid_from:%Y-%m}")
+        elif former.valid_to is not None and former.valid_to > latter.valid_from:
+            reasons.append(f"{former.span} reaches into {latter.span}")
+    if reasons:
+        raise Refused("price versions collide", [*reasons, "a month has one version: change valid_from or valid_to"])
+
+
+def version_for(versions: Iterable[PriceVersion], month: date) -> PriceVersion:
+    """Choose the version that holds for a month, given by its first day.
+
+    Raises:
+        Refused: if none does, listing what there is; never another month's prices (rule 24).
+    """
+    ordered = sorted(versions, key=lambda version: version.valid_from)
+    begun = [version for version in ordered if version.valid_from <= month]
+    if begun and (begun[-1].valid_to is None or month < begun[-1].valid_to):
+        return begun[-1]
+    loaded = ", ".join(version.span for version in ordered) or "none"
+    raise Refused(f"no price version is valid for {month:%Y-%m}", [f"loaded: {loaded}; load one for this month"])

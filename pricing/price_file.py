@@ -1,0 +1,177 @@
+"""The YAML file of a price version: read, checked and turned into a PriceVersion, or refused with all its faults.
+
+A file has the keys version, valid_from, valid_to (optional), currency, pricing (platform -> resource type -> dimensions,
+state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or ["*"] for all of them).
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+
+import yaml
+
+from pricing.model import EVERYTHING, PRICE_KEYS, Formula, Modifier, ModifierKind, Price, PriceVersion, Unpriced
+from pricing.money import check_currency
+from pricing.yaml_nodes import Faults, Members, Reader, compose
+from tally.domain.errors import InvalidInput
+from tally.domain.resource_type import RESERVED_METRICS
+
+_MONTH = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2]))(-01([T ]00:00:00(Z|\+00:00))?)?", re.ASCII)
+_MODIFIER_TABLES: dict[str, ModifierKind] = {"state_modifiers": "state", "type_modifiers": "type"}
+_DIMENSION_KEYS = ("metric", "type")
+
+
+def parse_price_version(text: str, name: str) -> PriceVersion:
+    """Read a version file; ``name`` says in errors which one it is.
+
+    Raises:
+        InvalidInput: with the lines of everything that is wrong with it.
+    """
+    root = compose(text, name)
+    faults = Faults(name)
+    version = _PriceFile(Reader(faults)).read(root)
+    faults.raise_all()
+    if version is None:
+        raise InvalidInput(f"{name}: it is not a price version")
+    return version
+
+
+class _PriceFile:
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def read(self, root: yaml.Node) -> PriceVersion | None:
+        reader = self._reader
+        keys = reader.fields(
+            root, "the version", ("version", "valid_from", "currency", "pricing"), ("valid_to", "unpriced")
+        )
+        version = reader.text(keys["version"], "version") if "version" in keys else None
+        valid_from = self._month(keys, "valid_from")
+        valid_to = self._month(keys, "valid_to")
+        if valid_from and valid_to and valid_to <= valid_from:
+            reader.faults.add(keys["valid_to"], "valid_to is not after valid_from; it is the first month no longer valid")
+        currency = reader.parsed(keys["currency"], "currency", check_currency) if "currency" in keys else None
+        prices, modifiers = self._pricing(keys)
+        unpriced = tuple(self._unpriced(keys))
+        self._check_contradictions(keys, prices, unpriced)
+        if reader.faults or version is None or valid_from is None or currency is None:
+            return None
+        return PriceVersion(
+            version,
+            valid_from,
+            valid_to,
+            currency,
+            # The order of dimensions stays as it is written: bills show it. Every other order is formatting.
+            tuple(sorted(prices, key=lambda price: (price.platform, price.resource_type))),
+            tuple(sorted(modifiers, key=lambda m: (m.platform, m.resource_type, m.kind, m.value))),
+            tuple(sorted(unpriced, key=lambda free: (free.platform, free.resource_type, free.metric))),
+        )
+
+    def _month(self, keys: Members, key: str) -> date | None:
+        """Read the first day of a month: 2026-03, 2026-03-01 or 2026-03-01T00:00:00Z."""
+        if key not in keys:
+            return None
+        text = self._reader.text(keys[key], key)
+        if text is None:
+            return None
+        match = _MONTH.fullmatch(text)
+        if match is None or not 1970 <= int(match[1][:4]) <= 9998:
+            self._reader.faults.add(keys[key], f"{key} is {text[:40]!r}; write the first of a month, such as 2026-03-01")
+            return None
+        return date.fromisoformat(match[1] + "-01")
+
+    def _pricing(self, keys: Members) -> tuple[tuple[Price, ...], tuple[Modifier, ...]]:
+        prices: list[Price] = []
+        modifiers: list[Modifier] = []
+        for platform, resource_type, node in self._resource_types(keys, "pricing"):
+            where = f"{platform}.{resource_type}"
+            parts = self._reader.fields(node, where, ("dimensions",), tuple(_MODIFIER_TABLES))
+            if "dimensions" in parts:
+                prices += self._dimensions(parts["dimensions"], platform, resource_type)
+            for key, kind in _MODIFIER_TABLES.items():
+                if key in parts:
+                    modifiers += self._modifiers(parts[key], platform, resource_type, kind)
+        return tuple(prices), tuple(modifiers)
+
+    def _resource_types(self, keys: Members, key: str) -> Iterator[tuple[str, str, yaml.Node]]:
+        if key not in keys:
+            return
+        for platform, resource_types in self._reader.members(keys[key], key).items():
+            for resource_type, node in self._reader.entries(resource_types, f"{key}.{platform}"):
+                yield platform, resource_type, node
+
+    def _dimensions(self, node: yaml.Node, platform: str, resource_type: str) -> Iterator[Price]:
+        where = f"{platform}.{resource_type}"
+        seen = set()
+        for item in self._reader.items(node, f"dimensions of {where}"):
+            price = self._dimension(item, platform, resource_type)
+            if price is None:
+                continue
+            if price.metric in seen:
+                self._reader.faults.add(item, f"{where} prices {price.metric!r} twice")
+            seen.add(price.metric)
+            yield price
+
+    def _dimension(self, node: yaml.Node, platform: str, resource_type: str) -> Price | None:
+        reader, where = self._reader, f"a dimension of {platform}.{resource_type}"
+        members = reader.members(node, where)
+        metric = reader.text(members["metric"], "metric") if "metric" in members else None
+        where = f"{platform}.{resource_type}.{metric}" if metric else where
+        formula = self._formula(members, where)
+        if formula is None:
+            reader.fields(node, where, _DIMENSION_KEYS, tuple(PRICE_KEYS.values()))
+            return None
+        key = PRICE_KEYS[formula]
+        known = reader.fields(node, where, (*_DIMENSION_KEYS, key))
+        price = reader.amount(known[key], f"{key} of {where}") if key in known else None
+        if metric is None or price is None:
+            return None
+        if metric == "minutes" or (metric in RESERVED_METRICS and formula is Formula.COUNTER):
+            reader.faults.add(node, f"{where} cannot be a {formula}; to price existence, make count a time_gauge")
+        return Price(platform, resource_type, metric, formula, price)
+
+    def _formula(self, members: Members, where: str) -> Formula | None:
+        if "type" not in members:
+            return None
+        text = self._reader.text(members["type"], f"type of {where}")
+        if text is None or text in list(Formula):
+            return Formula(text) if text else None
+        self._reader.faults.add(members["type"], f"type of {where} is {text[:40]!r}; known are {', '.join(Formula)}")
+        return None
+
+    def _modifiers(
+        self, node: yaml.Node, platform: str, resource_type: str, kind: ModifierKind
+    ) -> Iterator[Modifier]:
+        where = f"{kind}_modifiers of {platform}.{resource_type}"
+        folded: dict[str, str] = {}
+        for value, number in self._reader.entries(node, where):
+            twin = folded.setdefault(value.casefold(), value)
+            if twin != value:
+                # Either spelling would silently cost full price where the other is meant.
+                self._reader.faults.add(number, f"{where}: {value!r} and {twin!r} differ in case only")
+            modifier = self._reader.amount(number, f"{value!r} in {where}")
+            if modifier is not None:
+                yield Modifier(platform, resource_type, kind, value, modifier)
+
+    def _unpriced(self, keys: Members) -> Iterator[Unpriced]:
+        for platform, resource_type, node in self._resource_types(keys, "unpriced"):
+            where = f"unpriced.{platform}.{resource_type}"
+            seen = set()
+            for item in self._reader.items(node, where):
+                metric = self._reader.text(item, where)
+                if metric is None:
+                    continue
+                if metric in seen:
+                    self._reader.faults.add(item, f"{where} lists {metric!r} twice")
+                seen.add(metric)
+                yield Unpriced(platform, resource_type, metric)
+
+    def _check_contradictions(self, keys: Members, prices: tuple[Price, ...], unpriced: tuple[Unpriced, ...]) -> None:
+        priced = {(price.platform, price.resource_type, price.metric) for price in prices}
+        types = {(price.platform, price.resource_type) for price in prices}
+        for free in unpriced:
+            where = f"{free.platform}.{free.resource_type}"
+            if free.metric == EVERYTHING and (free.platform, free.resource_type) in types:
+                self._reader.faults.add(keys["unpriced"], f"{where} is priced, so it cannot be unpriced as a whole")
+            if (free.platform, free.resource_type, free.metric) in priced:
+                self._reader.faults.add(keys["unpriced"], f"{where}.{free.metric} is both priced and unpriced")
