@@ -1,0 +1,1 @@
+"""Gardener: resource types."""

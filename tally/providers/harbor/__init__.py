@@ -1,0 +1,1 @@
+"""Harbor: resource types."""

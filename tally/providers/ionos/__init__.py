@@ -1,0 +1,1 @@
+"""IONOS Cloud: resource types."""

@@ -1,0 +1,1 @@
+"""OpenStack: resource types, and nova's notifications as events."""

@@ -1,0 +1,1 @@
+"""STACKIT: resource types."""
