@@ -6,13 +6,16 @@ Each test restates a rule of DESIGN.md section 4 or a public failure of another 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tally.domain.instants import parse_instant
 from tally.domain.period import BillingPeriod
+from tests.histories import arrivals, histories
 from tests.model import Anomaly, Configuration, Current, Interval, Lifetime, Model, Record
 
 MARCH = BillingPeriod.parse("2026-03")
@@ -486,5 +489,57 @@ def test_sums_over_splits_are_the_sum_over_the_period() -> None:
         history.append(usage(f"03-{day:02d}T12:00", "0.1"))
     assert sum(value for value in pulls(history) if value) == 3
     assert sum(minutes(history)) == 44_640
-    assert all(left[1] == right[0] for left, right in zip(spans(history), spans(history)[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in pairwise(spans(history)))
     assert at("03-01") + timedelta(minutes=44_640) == MARCH.end
+
+
+# What holds for every history
+
+
+@given(histories())
+def test_nothing_counted_is_lost_or_doubled(history: Sequence[Record]) -> None:
+    """Rules 9 and 15: all usage that is not void is in a month or in an anomaly."""
+    model = Model(history)
+    reported = {anomaly.event_id for anomaly in model.anomalies}
+    carried = [record.usage or {} for record in model.history if record.event_id not in reported]
+    months = [BillingPeriod.parse(f"2026-{month:02d}") for month in range(1, 13)]
+    counted = [record.counters for month in months for record in model.usage(month.start, month.end)]
+    for counter in ("pulls", "egress_gb"):
+        assert sum(c.get(counter, Decimal(0)) for c in counted) == sum(c.get(counter, Decimal(0)) for c in carried)
+
+
+@given(histories())
+def test_the_intervals_of_a_life_fill_it_exactly(history: Sequence[Record]) -> None:
+    """Rules 10 and 16: no gap, no overlap, no zero length, no equal neighbours."""
+    model = Model(history)
+    for life in model.lifetimes:
+        intervals = [interval for interval in model.intervals if interval.lifetime_no == life.no]
+        edges = [life.opened_at, *(interval.to_ts for interval in intervals)]
+        assert [interval.from_ts for interval in intervals] == edges[:-1]
+        assert edges[-1] == life.closed_at
+        assert all(interval.to_ts is None or interval.from_ts < interval.to_ts for interval in intervals)
+        assert all(left.configuration != right.configuration for left, right in pairwise(intervals))
+
+
+@given(histories())
+def test_lives_follow_each_other_and_only_the_last_is_open(history: Sequence[Record]) -> None:
+    """Rule 9: a resource lives once at a time, and its current configuration is that of the last life."""
+    model = Model(history)
+    for earlier, later in pairwise(model.lifetimes):
+        assert earlier.closed_at is not None
+        assert earlier.closed_at <= later.opened_at
+    if model.current is not None:
+        last = model.lifetimes[-1]
+        assert (model.current.created_at, model.current.deleted_at) == (last.opened_at, last.closed_at)
+
+
+@given(st.data())
+def test_arrival_does_not_matter(data: st.DataObject) -> None:
+    """Rule 8: duplicates, batches and order of arrival leave everything as it is."""
+    history = data.draw(histories())
+    arrived = [record for batch in data.draw(arrivals(history)) for record, _ in batch]
+    model, other = Model(history), Model(arrived)
+    assert other.lifetimes == model.lifetimes
+    assert other.intervals == model.intervals
+    assert other.anomalies == model.anomalies
+    assert other.current == model.current
