@@ -120,7 +120,7 @@ def histories(draw: st.DrawFn, max_events: int = 10) -> list[Record]:
 
 @st.composite
 def worlds(draw: st.DrawFn, min_resources: int = 1) -> World:
-    """Histories of several resources. Two clouds share their ids of resources and events; within one, event ids differ."""
+    """Histories of several resources. Two clouds share ids of resources and events; within one, event ids differ."""
     resources = draw(
         st.lists(st.sampled_from(RESOURCES), min_size=min_resources, max_size=len(RESOURCES), unique=True)
     )

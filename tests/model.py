@@ -1,8 +1,8 @@
 """An independent model of DESIGN.md rules 8 to 15: what the history of one resource means, by definition.
 
 It is the second opinion that the projection and the SQL are compared with, so it shares nothing with them: no code, and
-no method. There is no fold and no window here. Each question is answered by looking at the whole history again, which is
-quadratic and meant to be. Instants in, exact microseconds out. Rating and the reading of events do not belong here.
+no method. There is no fold and no window here: each question is answered by looking at the whole history again, which
+is quadratic and meant to be. Instants in, exact microseconds out. Rating and the reading of events do not belong here.
 
 Where a rule leaves room, the model decides:
 
