@@ -1,7 +1,7 @@
 """Real notifications of nova, from file to timeline: each captured sequence has its right lifetime.
 
-The samples lie outside the repository, so most tests skip without them. What a timeline means is decided by the model in
-tests/model.py; the projection must agree with it.
+The samples lie outside the repository, so most tests skip without them. What a timeline means is decided by the model
+in tests/model.py; the projection must agree with it.
 """
 
 import json
@@ -190,7 +190,8 @@ def test_the_projection_ends_where_the_timeline_of_a_sequence_ends(shared: Path,
 def test_a_lifetime_is_open_left_unless_its_creation_was_seen(shared: Path) -> None:
     """Rule 9: an audit or a change that comes first opens the lifetime where it is seen, and says so."""
     folder = shared / "samples/openstack/nova-legacy"
-    open_left = {name: [life.open_left for life in model(events_of(folder / f"{name}.json")).lifetimes] for name in LEGACY}
+    histories = {name: model(events_of(folder / f"{name}.json")) for name in LEGACY}
+    open_left = {name: [life.open_left for life in history.lifetimes] for name, history in histories.items()}
     assert open_left["compute.instance.create.start_24"] == [False]
     assert open_left["compute.instance.resize.prep.start_24"] == [True]
     assert open_left["eod_exists"] == [True]
@@ -228,7 +229,7 @@ def test_a_server_deleted_before_it_was_scheduled_leaves_no_trace(shared: Path, 
 
 
 @pytest.mark.parametrize("name", ["servers", "volumes", "images", "floatingips"])
-def test_captures_of_any_service_go_in_without_a_crash_and_none_is_a_change_of_a_server(shared: Path, name: str) -> None:
+def test_captures_of_any_service_go_in_without_a_crash_and_change_no_server(shared: Path, name: str) -> None:
     with (shared / "samples/openstack/captures" / f"{name}.json").open("rb") as file:
         notifications = list(read_notifications(file))
     assert notifications
