@@ -1,7 +1,7 @@
 """The YAML file of a price version: read, checked and turned into a PriceVersion, or refused with all its faults.
 
-A file has the keys version, valid_from, valid_to (optional), currency, pricing (platform -> resource type -> dimensions,
-state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or ["*"] for all of them).
+A file has the keys version, valid_from, valid_to (optional), currency, pricing (platform -> resource type ->
+dimensions, state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or ["*"]).
 """
 
 import re
@@ -49,7 +49,7 @@ class _PriceFile:
         valid_from = self._month(keys, "valid_from")
         valid_to = self._month(keys, "valid_to")
         if valid_from and valid_to and valid_to <= valid_from:
-            reader.faults.add(keys["valid_to"], "valid_to is not after valid_from; it is the first month no longer valid")
+            reader.faults.add(keys["valid_to"], "valid_to is not after valid_from")
         currency = reader.parsed(keys["currency"], "currency", check_currency) if "currency" in keys else None
         prices, modifiers = self._pricing(keys)
         unpriced = tuple(self._unpriced(keys))
@@ -76,7 +76,7 @@ class _PriceFile:
             return None
         match = _MONTH.fullmatch(text)
         if match is None or not 1970 <= int(match[1][:4]) <= 9998:
-            self._reader.faults.add(keys[key], f"{key} is {text[:40]!r}; write the first of a month, such as 2026-03-01")
+            self._reader.faults.add(keys[key], f"{key} is {text[:40]!r}; write the first of a month: 2026-03-01")
             return None
         return date.fromisoformat(match[1] + "-01")
 

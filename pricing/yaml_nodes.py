@@ -1,7 +1,7 @@
 """Reading a YAML document by its nodes: text and exact decimals with line numbers, all faults collected.
 
-PyYAML's own constructors are not used: they would read 0.02 as a binary float, `off` as false, and of two equal keys the
-last. What the keys mean is price_file.py's business.
+PyYAML's own constructors are not used: they would read 0.02 as a binary float, `off` as false, and of two equal keys
+the last. What the keys mean is price_file.py's business.
 """
 
 import re
@@ -101,7 +101,8 @@ class Reader:
             return {}
         for key, value in members.items():
             if key not in required and key not in optional:
-                self.faults.add(value, f"{what} has the unknown key {key!r}; known are {', '.join(required + optional)}")
+                known = ", ".join(required + optional)
+                self.faults.add(value, f"{what} has the unknown key {key!r}; known are {known}")
         missing = [key for key in required if key not in members]
         if missing:
             self.faults.add(node, f"{what} lacks {', '.join(missing)}")

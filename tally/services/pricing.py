@@ -1,0 +1,123 @@
+"""Price versions of an installation: loaded from files, never changed, and chosen by month (rule 24).
+
+What a version file may say is pricing.price_file's business; where versions are kept, tally.store.metering.prices'.
+"""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import simplejson
+
+from pricing.model import PriceVersion, check_collisions
+from pricing.model import version_for as choose_version
+from pricing.price_file import parse_price_version
+from tally.domain.errors import InvalidInput, NotFound, Refused
+from tally.domain.period import BillingPeriod
+from tally.store.database import Connection
+from tally.store.metering.prices import StoredVersion, insert_version, lock_versions, stored_versions
+
+
+def load_price_versions(connection: Connection, folder: Path | None = None) -> list[str]:
+    """Load the version files of a folder (default: those shipped with Tally) into the metering database.
+
+    Loading again is nothing. All files are loaded, or none.
+
+    Args:
+        connection: to the metering database.
+        folder: holds one *.yaml file per version.
+
+    Returns:
+        The names of the versions that were added now.
+
+    Raises:
+        InvalidInput: with every fault of every file.
+        Refused: if a file says something else than the version that is loaded under its name, or versions collide.
+    """
+    versions = _read(folder or files("pricing") / "models")
+    with connection.transaction():
+        lock_versions(connection)
+        loaded = {version.version: version for version in _loaded(connection)}
+        _refuse_changed(versions, loaded)
+        new = [version for version in versions if version.version not in loaded]
+        check_collisions([*loaded.values(), *new])
+        for version in new:
+            _insert(connection, version)
+    return [version.version for version in new]
+
+
+def version_for(connection: Connection, period: BillingPeriod) -> PriceVersion:
+    """Return the price version that holds for a billing period.
+
+    Raises:
+        Refused: if none does, listing those that are loaded; never another month's prices.
+    """
+    return choose_version(_loaded(connection), period.first_day)
+
+
+def version_named(connection: Connection, name: str) -> PriceVersion:
+    """Return a loaded version by its name, as a run keeps it.
+
+    Raises:
+        NotFound: listing those that are loaded.
+    """
+    loaded = _loaded(connection)
+    for version in loaded:
+        if version.version == name:
+            return version
+    known = ", ".join(version.version for version in loaded) or "none"
+    raise NotFound(f"price version {name!r} is not loaded; loaded: {known}")
+
+
+def _read(folder: Traversable) -> list[PriceVersion]:
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is not a folder of price versions")
+    versions, faults = [], []
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith((".yaml", ".yml")):
+            try:
+                versions.append(parse_price_version(file.read_text(encoding="utf-8"), file.name))
+            except InvalidInput as error:
+                faults.append(str(error))
+            except UnicodeDecodeError as error:
+                faults.append(f"{file.name}: not UTF-8 at byte {error.start}")
+    if faults:
+        raise InvalidInput("; ".join(faults))
+    return _one_per_name(versions)
+
+
+def _one_per_name(versions: Sequence[PriceVersion]) -> list[PriceVersion]:
+    by_name: dict[str, PriceVersion] = {}
+    for version in versions:
+        if by_name.setdefault(version.version, version) is not version:
+            raise InvalidInput(f"two files hold version {version.version}; a version is one file")
+    return list(by_name.values())
+
+
+def _refuse_changed(versions: Sequence[PriceVersion], loaded: dict[str, PriceVersion]) -> None:
+    reasons = [
+        f"version {version.version} is loaded with other content; restore its file and write a new version instead"
+        for version in versions
+        if version.version in loaded and loaded[version.version].content_hash != version.content_hash
+    ]
+    if reasons:
+        raise Refused("a price version never changes", reasons)
+
+
+def _loaded(connection: Connection) -> list[PriceVersion]:
+    # JSON is YAML: what is stored goes through the same door as the file that it came from.
+    return [parse_price_version(row.content, f"price version {row.version}") for row in stored_versions(connection)]
+
+
+def _insert(connection: Connection, version: PriceVersion) -> None:
+    content = simplejson.dumps(version.content, use_decimal=True, ensure_ascii=False)
+    insert_version(
+        connection,
+        StoredVersion(
+            version.version, version.valid_from, version.valid_to, version.currency, content, version.content_hash
+        ),
+        [(p.platform, p.resource_type, p.metric, str(p.formula), p.price) for p in version.prices],
+        [(m.platform, m.resource_type, m.kind, m.value, m.modifier) for m in version.modifiers],
+        [(free.platform, free.resource_type, free.metric) for free in version.unpriced],
+    )

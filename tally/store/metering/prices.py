@@ -1,0 +1,74 @@
+"""Where price versions are kept: rows in, rows out.
+
+What they mean is the business of the room pricing, when they are refused that of tally.services.pricing.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import NamedTuple
+
+from tally.store.database import Connection
+
+
+class StoredVersion(NamedTuple):
+    """A row of ledger.pricing_versions; ``content`` is JSON text, so that its decimals stay decimals."""
+
+    version: str
+    valid_from: date
+    valid_to: date | None
+    currency: str
+    content: str
+    content_hash: str
+
+
+# (platform, resource_type, metric, formula, price)
+PriceRow = tuple[str, str, str, str, Decimal]
+# (platform, resource_type, kind, value, modifier)
+ModifierRow = tuple[str, str, str, str, Decimal]
+# (platform, resource_type, metric)
+UnpricedRow = tuple[str, str, str]
+
+
+def lock_versions(connection: Connection) -> None:
+    """Let one transaction at a time add versions, while others go on reading: collisions are judged on all of them."""
+    connection.execute("lock table ledger.pricing_versions in share row exclusive mode")
+
+
+def stored_versions(connection: Connection) -> list[StoredVersion]:
+    """List all versions, by the first month that they hold for."""
+    rows = connection.execute(
+        "select version, valid_from, valid_to, currency, content::text, content_hash"
+        " from ledger.pricing_versions order by valid_from"
+    )
+    return [StoredVersion(*row) for row in rows]
+
+
+def insert_version(
+    connection: Connection,
+    version: StoredVersion,
+    prices: Sequence[PriceRow],
+    modifiers: Sequence[ModifierRow],
+    unpriced: Sequence[UnpricedRow],
+) -> None:
+    """Add one version with all its rows; they never change afterwards."""
+    connection.execute(
+        "insert into ledger.pricing_versions (version, valid_from, valid_to, currency, content, content_hash)"
+        " values (%s, %s, %s, %s, %s::jsonb, %s)",
+        version,
+    )
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "insert into ledger.prices (version, platform, resource_type, metric, formula, price)"
+            " values (%s, %s, %s, %s, %s, %s)",
+            [(version.version, *row) for row in prices],
+        )
+        cursor.executemany(
+            "insert into ledger.price_modifiers (version, platform, resource_type, kind, value, modifier)"
+            " values (%s, %s, %s, %s, %s, %s)",
+            [(version.version, *row) for row in modifiers],
+        )
+        cursor.executemany(
+            "insert into ledger.unpriced (version, platform, resource_type, metric) values (%s, %s, %s, %s)",
+            [(version.version, *row) for row in unpriced],
+        )
