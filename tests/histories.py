@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import simplejson
 from hypothesis import strategies as st
-from psycopg import Connection
 
 from tally.domain.instants import format_instant, parse_instant
-from tally.domain.resource_type import definition_hash
+from tally.services.registry import define_type
+from tally.store.database import Connection
 from tests.model import Record
 
 PLATFORM = "test"
@@ -151,13 +151,13 @@ def tally_event(resource: Resource, record: Record) -> dict[str, Any]:
     """The event that tells a record, with decimals in it.
 
     How the state is told changes with the id: in the payload, implied by the event type, or in the payload against the
-    event type, where the payload wins (rule 5).
+    event type, where the payload wins (rule 5). A size that is not told is absent, or null, which says the same.
     """
     cloud, resource_type, resource_id = resource
     told = sum(record.event_id.encode()) % 3
     payload: dict[str, Any] = {"note": "kept as sent"}
     event_type = f"thing.{record.effect}"
-    if record.size is not None:
+    if record.size is not None or not told:
         payload["size"] = record.size
     if record.usage is not None:
         payload["usage"] = record.usage
@@ -197,16 +197,10 @@ def as_sent_again(event: Mapping[str, Any]) -> bytes:
     return as_sent(dict(reversed((respelled | {"timestamp": timestamp}).items())))
 
 
-def register(connection: Connection[Any]) -> None:
+def register(reporting: Connection) -> None:
     """Make the two made-up resource types known to a reporting database."""
     for resource_type in RESOURCE_TYPES:
-        connection.execute(
-            """
-            insert into reporting.resource_types (platform, resource_type, version, definition, content_hash, origin)
-            select %s, %s, coalesce(max(version), 0) + 1, %s::jsonb, %s, 'operator' from reporting.resource_types
-            """,
-            (PLATFORM, resource_type, json.dumps(DEFINITION), definition_hash(DEFINITION)),
-        )
+        define_type(reporting, PLATFORM, resource_type, DEFINITION, actor="test")
 
 
 def _with_a_zero_more(number: str) -> Decimal:

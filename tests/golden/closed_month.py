@@ -10,9 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from psycopg import Connection
-
 from tally.domain.instants import format_instant
+from tally.store.database import Connection
 
 EXPECTED = Path(__file__).with_name("expected")
 Document = Mapping[str, Any]
@@ -61,7 +60,7 @@ def expected(name: str) -> Any:
     return read_json((EXPECTED / f"{name}.json").read_text())
 
 
-def read_closed_month(metering: Connection[Any], period: str) -> ClosedMonth:
+def read_closed_month(metering: Connection, period: str) -> ClosedMonth:
     """Read the live run of a period such as 2026-03 from the ledger."""
     run = metering.execute(
         """

@@ -13,9 +13,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from psycopg import Connection
 
 from tally.services.ingest import Ingest
+from tally.store.database import Connection
 from tests import histories
 from tests.histories import Resource, World
 from tests.model import Model, Record
@@ -38,7 +38,7 @@ def arriving_worlds(draw: st.DrawFn) -> tuple[World, Arrival]:
     return world, draw(histories.arrivals(events))
 
 
-def ingest(reporting: Connection[Any], arrival: Arrival) -> list[str]:
+def ingest(reporting: Connection, arrival: Arrival) -> list[str]:
     """Send the batches one after the other and return the status of each event, in the order of arrival."""
     service = Ingest(reporting, clock=lambda: NOW, clock_skew=timedelta(minutes=5), actor="test")
     statuses: list[str] = []
@@ -51,7 +51,7 @@ def ingest(reporting: Connection[Any], arrival: Arrival) -> list[str]:
     return statuses
 
 
-def projection(reporting: Connection[Any], resource: Resource) -> tuple[Any, ...] | None:
+def projection(reporting: Connection, resource: Resource) -> tuple[Any, ...] | None:
     """(created_at, deleted_at, project_id, last_state, size, state) of a resource; None if it never lived."""
     row = reporting.execute(
         """
@@ -76,8 +76,8 @@ def expected_projection(history: Sequence[Record]) -> tuple[Any, ...] | None:
     return (current.created_at, current.deleted_at, last.project_id, last.state, last.size, state)
 
 
-def test_projection_is_that_of_the_model_in_every_order_of_arrival(reporting: Connection[Any]) -> None:
-    """Rule 11: in-order events update the row and late ones rebuild it, with the same result. Rule 1: each event once."""
+def test_projection_is_that_of_the_model_in_every_order_of_arrival(reporting: Connection) -> None:
+    """Rules 1 and 11: each event counts once, and folding in order or rebuilding gives the same row."""
     histories.register(reporting)
 
     @shared_database
