@@ -145,10 +145,9 @@ select
 from run
 cross join (
     select 'open_left' as kind, true as blocking, cloud, platform, resource_type, resource_id as subject,
-        'its first event is an update: when it began is not known' as detail
+        'its first event is an update, in the middle of the period: when it began is not known' as detail
     from usage_records
-    where open_left
-    group by cloud, platform, resource_type, resource_id
+    where open_left and from_event_id is not null
     union all
     select 'anomaly', true, cloud, platform, resource_type, event_id,
         anomaly || ': ' || event_type || ' of ' || resource_id || ' at ' || timestamp
