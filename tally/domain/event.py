@@ -11,6 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, cast
 
+import simplejson
+
 from tally.domain.errors import InvalidEvent, InvalidInput
 from tally.domain.instants import format_instant, parse_instant
 
@@ -26,6 +28,10 @@ MAX_TEXT_BYTES = 512
 MAX_EVENT_BYTES = 256 * 1024
 MAX_DEPTH = 32
 MAX_EXPONENT = 100
+
+# Texts of so many characters and numbers of so many digits need no closer look.
+_SHORT_TEXT = MAX_TEXT_BYTES // 4
+_SHORT_NUMBER = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ def decode_event(raw: bytes) -> Event:
     Raises:
         InvalidEvent: with a reason and a detail, whatever is wrong with it.
     """
-    return parse_event(decode_json(raw))
+    return parse_event(decode_json(raw), harmless=_is_harmless(raw))
 
 
 def decode_json(raw: bytes) -> Any:
@@ -68,42 +74,72 @@ def decode_json(raw: bytes) -> Any:
     if len(raw) > MAX_EVENT_BYTES:
         raise InvalidEvent("too_large", f"{len(raw)} bytes; an event has at most {MAX_EVENT_BYTES}")
     try:
-        return json.loads(
-            raw.decode("utf-8"),
-            parse_float=Decimal,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_object_without_duplicates,
-        )
+        return _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidEvent("invalid_json", f"not UTF-8 at byte {error.start}") from None
     except RecursionError:
         raise InvalidEvent("invalid_json", f"nested deeper than {MAX_DEPTH} levels") from None
-    except (ValueError, ArithmeticError) as error:
+    except ValueError as error:
         raise InvalidEvent("invalid_json", str(error)[:200]) from None
 
 
-def parse_event(raw: Any) -> Event:
+def parse_event(raw: Any, *, harmless: bool = False) -> Event:
     """Turn decoded JSON into an Event; numbers in it are int or Decimal, never float.
+
+    ``harmless`` says that it comes from decode_json, from a text that cannot hold more than numbers beyond the limits,
+    which decode_json refuses: then nothing is looked for.
 
     Raises:
         InvalidEvent: with the first thing that is wrong.
     """
     if not isinstance(raw, dict):
         raise InvalidEvent("invalid_event", "an event is a JSON object")
-    unknown = sorted(set(raw) - FIELDS)
-    if unknown:
-        raise InvalidEvent("invalid_event", f"unknown field {unknown[0][:60]!r}; what is extra belongs into payload")
-    payload = raw.get("payload", {})
+    if not raw.keys() <= FIELDS:
+        unknown = min(set(raw) - FIELDS)
+        raise InvalidEvent("invalid_event", f"unknown field {unknown[:60]!r}; what is extra belongs into payload")
+    payload = raw.get("payload")
     if payload is None:
         payload = {}
     if not isinstance(payload, dict):
         raise InvalidEvent("invalid_event", "payload is not an object")
-    check_value(payload, "payload")
+    if not harmless:
+        check_value(payload, "payload")
     source = raw.get("source", "collector")
     if source not in SOURCES:
         raise InvalidEvent("invalid_event", "source is neither 'collector' nor 'reconciliation'")
-    texts = {name: _text(raw, name) for name in TEXT_FIELDS}
-    return Event(timestamp=_timestamp(raw.get("timestamp")), source=cast("Source", source), payload=payload, **texts)
+    texts: list[str] = []
+    for name in TEXT_FIELDS:
+        text = raw.get(name)
+        if not harmless or type(text) is not str or not 0 < len(text) <= _SHORT_TEXT:
+            text = _text(raw, name)
+        texts.append(text)
+    event_id, event_type, platform, cloud, resource_type, resource_id, project_id = texts
+    return Event(
+        event_id=event_id,
+        timestamp=_timestamp(raw.get("timestamp")),
+        event_type=event_type,
+        platform=platform,
+        cloud=cloud,
+        resource_type=resource_type,
+        resource_id=resource_id,
+        project_id=project_id,
+        source=cast("Source", source),
+        payload=payload,
+    )
+
+
+def encode_event(event: Event) -> bytes:
+    """Write an event as the JSON text that decode_event reads.
+
+    Raises:
+        InvalidEvent: if its payload holds what JSON or Tally does not know, or its timestamp has no zone.
+    """
+    if event.timestamp.tzinfo is None:
+        raise InvalidEvent("invalid_timestamp", "timestamp has no zone")
+    check_value(event.payload, "payload")
+    fields = {name: getattr(event, name) for name in TEXT_FIELDS}
+    fields |= {"timestamp": format_instant(event.timestamp), "source": event.source, "payload": event.payload}
+    return simplejson.dumps(fields, use_decimal=True).encode()
 
 
 def content_hash(event: Event) -> bytes:
@@ -122,20 +158,26 @@ def content_hash(event: Event) -> bytes:
 
 
 def canonical_json(value: Any) -> str:
-    """One text per value: sorted keys, no white space, numbers in their shortest decimal form."""
-    return json.dumps(_canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """One text per value: sorted keys, no white space, numbers in their shortest decimal form.
+
+    The text is for hashing and comparing only: a fraction is written as an object that no event can hold.
+    """
+    return _CANONICAL.encode(value)
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return value
-    # A number becomes a tagged list, since a text of the same digits is another value.
-    number = Decimal(value)
-    return ["#", str(number.normalize()) if number else "0"]
+def _canonical_decimal(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        whole = int(value)
+        # The key holds a NUL, which no text of an event holds: no other value has this form.
+        return whole if whole == value else {"\x00": f"{value:f}".rstrip("0")}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no canonical form")
+
+
+def _is_harmless(raw: bytes) -> bool:
+    """Whether a JSON text is too flat for the limit of depth, and free of the escapes that NUL and surrogates need."""
+    return b"\\u" not in raw and raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH
 
 
 def check_value(value: Any, path: str, depth: int = 0) -> None:
@@ -168,6 +210,8 @@ def _check_number(number: int | Decimal, path: str) -> None:
     if isinstance(number, int) and abs(number) < 10**18:
         return
     decimal = Decimal(number)
+    if not decimal.is_finite():
+        raise InvalidEvent("number_out_of_range", f"{path} is not a finite number")
     exponent = cast("int", decimal.as_tuple().exponent)
     if abs(decimal.adjusted()) > MAX_EXPONENT or abs(exponent) > MAX_EXPONENT:
         raise InvalidEvent("number_out_of_range", f"{path} is beyond 1e{MAX_EXPONENT} or finer than 1e-{MAX_EXPONENT}")
@@ -192,6 +236,23 @@ def _timestamp(value: Any) -> datetime:
         raise InvalidEvent("invalid_timestamp", str(error)) from None
 
 
+def _integer(text: str) -> int:
+    number = int(text)
+    if len(text) > _SHORT_NUMBER:
+        _check_number(number, "a number")
+    return number
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        raise InvalidEvent("number_out_of_range", f"a number is beyond 1e{MAX_EXPONENT}") from None
+    if len(text) > _SHORT_NUMBER or "e" in text or "E" in text:
+        _check_number(number, "a number")
+    return number
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -203,3 +264,12 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice[:60]!r} appears twice in one object")
     return result
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_integer,
+    parse_float=_decimal,
+    parse_constant=_refuse_constant,
+    object_pairs_hook=_object_without_duplicates,
+)
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_canonical_decimal)

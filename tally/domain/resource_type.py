@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
@@ -66,6 +67,7 @@ class ResourceType:
             InvalidInput: naming the key that is wrong.
         """
         where = f"{platform}.{resource_type}"
+        _check_shape(where, definition)
         lifecycle = {
             event_type: _transition(f"{where}: lifecycle of {event_type}", value)
             for event_type, value in definition.get("lifecycle", {}).items()
@@ -102,13 +104,43 @@ class ResourceType:
         return transition
 
 
+def exact(value: Any) -> Any:
+    """Return a definition with its binary floats (YAML knows no other fractions) as the decimals they were written as."""
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    if isinstance(value, Mapping):
+        return {str(key): exact(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [exact(item) for item in value]
+    return value
+
+
 def definition_hash(definition: Mapping[str, Any]) -> str:
     """One text per content, whatever the order of keys."""
     return hashlib.sha256(canonical_json(definition).encode()).hexdigest()
 
 
+def _check_shape(where: str, definition: Mapping[str, Any]) -> None:
+    if not isinstance(definition, Mapping):
+        raise InvalidInput(f"{where}: a definition is a mapping with {', '.join(_KEYS)}")
+    unknown = sorted(set(definition) - set(_KEYS))
+    if unknown:
+        raise InvalidInput(f"{where}: {unknown[0]!r} is not a key of a definition; it has {', '.join(_KEYS)}")
+    for key, kind in _KEYS.items():
+        if not isinstance(definition.get(key, kind()), kind):
+            raise InvalidInput(f"{where}: {key} is not a {'mapping' if kind is dict else 'list'}")
+    redefined = sorted(set(definition.get("lifecycle", {})) & set(SYNTHETIC_TRANSITIONS))
+    if redefined:
+        raise InvalidInput(f"{where}: {redefined[0]!r} means the same for every resource type and cannot be redefined")
+
+
+_KEYS: Mapping[str, type] = {"size": dict, "lifecycle": dict, "normal_states": list, "descriptive": list, "counters": list}
+
+
 def _transition(where: str, value: Any) -> Transition:
-    effect, state = (value.get("effect"), value.get("state")) if isinstance(value, Mapping) else (value, None)
+    effect, state = (value.get("effect", ""), value.get("state")) if isinstance(value, Mapping) else (value, None)
+    if state is not None and (not isinstance(state, str) or not state):
+        raise InvalidInput(f"{where}: state {state!r} is not a text")
     try:
         return Transition(Effect(effect), state)
     except ValueError:

@@ -4,16 +4,20 @@ This is the rule in plain Python, for the projection: one resource, a few events
 resources are computed by dbt (int_resource_intervals), which a check compares with this fold on every run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from tally.domain.resource_type import RANK, Effect
+from tally.domain.event import Event
+from tally.domain.resource_type import RANK, Effect, Transition
 
 UNKNOWN_STATE = "unknown"
 DELETED_STATE = "deleted"
+
+# The effects whose events carry a configuration: size, state, project.
+_CONFIGURES = frozenset({Effect.CREATE, Effect.UPDATE})
 
 # Within one instant that re-creates an open resource, its end comes before its new beginning (rule 8).
 _RANK_OF_RECREATION = {Effect.USAGE: 0, Effect.DELETE: 1, Effect.CREATE: 2, Effect.UPDATE: 3}
@@ -31,7 +35,7 @@ class Step:
     project_id: str
     size: dict[str, Any] | None
     state: str | None
-    payload: dict[str, Any]
+    payload: Mapping[str, Any]
 
     @property
     def order(self) -> tuple[datetime, int, bytes]:
@@ -47,7 +51,7 @@ class Projection:
     last_event_id: str
     last_event_type: str
     last_event_at: datetime
-    last_payload: dict[str, Any]
+    last_payload: Mapping[str, Any]
     last_state: str = UNKNOWN_STATE
     size: dict[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
@@ -63,6 +67,32 @@ class Projection:
     def state(self) -> str:
         """The state for queries: that of the last configuration, or 'deleted'."""
         return DELETED_STATE if self.deleted_at is not None else self.last_state
+
+
+def step_of(event: Event, transition: Transition) -> Step:
+    """Read an event as the fold sees it (rule 5).
+
+    Only create and update carry a configuration. What they do not say is unchanged (a JSON null says nothing), and a
+    state that they say wins over the one that the lifecycle implies.
+    """
+    size: dict[str, Any] | None = None
+    state: str | None = None
+    if transition.effect in _CONFIGURES:
+        size = event.payload.get("size")
+        state = event.payload.get("state")
+        if state is None:
+            state = transition.state
+    return Step(
+        timestamp=event.timestamp,
+        event_id=event.event_id,
+        event_type=event.event_type,
+        effect=transition.effect,
+        synthetic=event.synthetic,
+        project_id=event.project_id,
+        size=size,
+        state=state,
+        payload=event.payload,
+    )
 
 
 def in_order(row: Projection, steps: Sequence[Step]) -> bool:
@@ -98,36 +128,32 @@ def advance(row: Projection | None, step: Step) -> Projection:
     """Apply one step that comes after all others."""
     if row is None:
         row = Projection(step.project_id, "", "", step.timestamp, {})
-    row = replace(
-        row,
+    project_id, state, size = row.project_id, row.last_state, row.size
+    created_at, deleted_at = row.created_at, row.deleted_at
+    unborn = created_at is None and deleted_at is None
+    if step.effect is Effect.DELETE:
+        if row.open or unborn:
+            deleted_at = step.timestamp
+    elif step.effect is not Effect.USAGE:
+        if row.open:
+            project_id = step.project_id
+            size = size if step.size is None else step.size
+            state = state if step.state is None else step.state
+        elif step.effect is Effect.CREATE or unborn:
+            project_id, size, state = step.project_id, step.size or {}, step.state or UNKNOWN_STATE
+            created_at, deleted_at = step.timestamp, None
+    return Projection(
+        project_id=project_id,
         last_event_id=step.event_id,
         last_event_type=step.event_type,
         last_event_at=step.timestamp,
         last_payload=step.payload,
+        last_state=state,
+        size=size,
+        created_at=created_at,
+        deleted_at=deleted_at,
         has_synthetic=row.has_synthetic or step.synthetic,
     )
-    unborn = row.created_at is None and row.deleted_at is None
-    if step.effect is Effect.DELETE:
-        return replace(row, deleted_at=step.timestamp) if row.open or unborn else row
-    if step.effect is Effect.USAGE:
-        return row
-    if row.open:
-        return replace(
-            row,
-            project_id=step.project_id,
-            size=row.size if step.size is None else step.size,
-            last_state=row.last_state if step.state is None else step.state,
-        )
-    if step.effect is Effect.CREATE or unborn:
-        return replace(
-            row,
-            project_id=step.project_id,
-            size=step.size or {},
-            last_state=step.state or UNKNOWN_STATE,
-            created_at=step.timestamp,
-            deleted_at=None,
-        )
-    return row
 
 
 def without_void(history: Sequence[Step]) -> list[Step]:

@@ -1,0 +1,188 @@
+"""Whether the payload of an event fits its resource type: size, state, usage (rules 5 and 6). Pure, but for its cache.
+
+Only what will be read is judged: size and state of create and update events, usage of all that are not ignored. The
+rest of a payload is nobody's business, and a JSON null says the same as an absent key.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, cast
+
+from jsonschema import Draft202012Validator, TypeChecker
+from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import best_match as most_telling
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend
+from referencing import Registry as References
+from referencing.exceptions import Unresolvable
+
+from tally.domain.errors import InvalidEvent
+from tally.domain.event import MAX_TEXT_BYTES, Event, canonical_json
+from tally.domain.resource_type import RESERVED_METRICS, Effect, ResourceType, Transition
+
+# What exact rating can carry through all its products (rule 23); no real quantity comes near.
+MAX_QUANTITY = 10**15
+MAX_DECIMALS = 18
+SIZES_REMEMBERED = 20_000
+
+_DECIMAL_REPR = re.compile(r"Decimal\('([^']*)'\)")
+
+
+class PayloadRules:
+    """The rules of all resource types of one registry version.
+
+    Sizes repeat (flavors do), and a JSON Schema is slow: the verdict on a size is remembered by its canonical text.
+    """
+
+    def __init__(self) -> None:
+        self._validators: dict[int, Validator] = {}
+        self._size_fault = lru_cache(maxsize=SIZES_REMEMBERED)(self._find_size_fault)
+
+    def check(self, event: Event, transition: Transition, resource_type: ResourceType) -> None:
+        """Accept an event or say what is wrong.
+
+        Raises:
+            InvalidEvent: with reason invalid_size, invalid_state or invalid_usage.
+        """
+        if transition.effect is Effect.IGNORE:
+            return
+        payload = event.payload
+        if transition.effect in (Effect.CREATE, Effect.UPDATE):
+            if payload.get("state") is not None:
+                _check_state(payload["state"])
+            if payload.get("size") is not None:
+                self._check_size(payload["size"], resource_type)
+        if payload.get("usage") is not None:
+            check_usage(payload["usage"], resource_type)
+
+    def _check_size(self, size: Any, resource_type: ResourceType) -> None:
+        if not isinstance(size, dict):
+            raise InvalidEvent("invalid_size", "payload.size is not an object")
+        fault = self._size_fault(_Remembered(canonical_json(size), size, resource_type))
+        if fault:
+            raise InvalidEvent("invalid_size", fault)
+
+    def _find_size_fault(self, asked: "_Remembered") -> str:
+        for name, value in asked.size.items():
+            if name in RESERVED_METRICS or name in asked.resource_type.counters:
+                return f"size.{name[:60]} is the name of another metric; a size may not hold it"
+            if _is_number(value):
+                lowest = -MAX_QUANTITY if name in asked.resource_type.descriptive else 0
+                if fault := _quantity_fault(value, lowest):
+                    return f"size.{name[:60]} {fault}"
+        return _schema_fault(self._validator(asked.resource_type), asked.size)
+
+    def _validator(self, resource_type: ResourceType) -> Validator:
+        validator = self._validators.get(resource_type.version)
+        if validator is None:
+            # Without a way to retrieve them, references to other documents fail instead of going to the network.
+            validator = _Draft202012WithDecimals(resource_type.size, registry=References())
+            self._validators[resource_type.version] = validator
+        return validator
+
+
+class _Remembered:
+    """A size of a resource type as the key of the cache: equal by the canonical text and the version of the type."""
+
+    __slots__ = ("key", "resource_type", "size")
+
+    def __init__(self, text: str, size: Mapping[str, Any], resource_type: ResourceType) -> None:
+        self.key = (resource_type.version, text)
+        self.size = size
+        self.resource_type = resource_type
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Remembered) and self.key == other.key
+
+
+def check_usage(usage: Any, resource_type: ResourceType) -> None:
+    """Accept increments of counters or say what is wrong.
+
+    A type that declares counters takes no others. One that declares none takes every name that is not already another
+    metric: what nobody prices then blocks the close by name (rule 26), instead of being lost here.
+
+    Raises:
+        InvalidEvent: with reason invalid_usage.
+    """
+    if not isinstance(usage, dict):
+        raise InvalidEvent("invalid_usage", "payload.usage is not an object")
+    for name, value in usage.items():
+        where = f"usage.{name[:60]}"
+        if not name or len(name.encode()) > MAX_TEXT_BYTES:
+            raise InvalidEvent("invalid_usage", f"{where}: a name has 1 to {MAX_TEXT_BYTES} bytes")
+        if resource_type.counters and name not in resource_type.counters:
+            raise InvalidEvent("invalid_usage", f"{where} is none of {', '.join(sorted(resource_type.counters))}")
+        if name in RESERVED_METRICS or name in resource_type.size.get("properties", {}):
+            raise InvalidEvent("invalid_usage", f"{where} is the name of another metric")
+        if not _is_number(value):
+            raise InvalidEvent("invalid_usage", f"{where} is not a number")
+        if fault := _quantity_fault(value, 0):
+            raise InvalidEvent("invalid_usage", f"{where} {fault}")
+
+
+def _check_state(state: Any) -> None:
+    if not isinstance(state, str) or not state:
+        raise InvalidEvent("invalid_state", "payload.state is not a text, or an empty one")
+    if len(state.encode()) > MAX_TEXT_BYTES:
+        raise InvalidEvent("invalid_state", f"payload.state is longer than {MAX_TEXT_BYTES} bytes")
+
+
+def _quantity_fault(number: int | Decimal, lowest: int) -> str:
+    if number < lowest:
+        return "is negative" if lowest == 0 else f"is below {lowest:.0e}"
+    if number > MAX_QUANTITY:
+        return f"is beyond {MAX_QUANTITY:.0e}"
+    if isinstance(number, Decimal):
+        decimals = -cast("int", number.as_tuple().exponent)
+        if decimals > MAX_DECIMALS and round(number, MAX_DECIMALS) != number:
+            return f"has more than {MAX_DECIMALS} decimals"
+    return ""
+
+
+def _schema_fault(validator: Validator, size: Mapping[str, Any]) -> str:
+    try:
+        error = most_telling(validator.iter_errors(size))
+    except (Unresolvable, ArithmeticError) as problem:
+        return f"size cannot be judged by its schema: {problem}"
+    if error is None:
+        return ""
+    where = ".".join(("size", *map(str, error.absolute_path)))
+    message = _DECIMAL_REPR.sub(r"\1", error.message)
+    return f"{where[:120]}: {message[:300]}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return _is_number(value) and value == int(value)
+
+
+def _type_checker() -> TypeChecker:
+    checker: TypeChecker = Draft202012Validator.TYPE_CHECKER
+    return checker.redefine("number", lambda _, value: _is_number(value)).redefine(
+        "integer", lambda _, value: _is_integer(value)
+    )
+
+
+def _exact_multiple(
+    _: Validator, step: int | Decimal, value: Any, __: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    """Judge multipleOf without a quotient, which decimals would round."""
+    if not _is_number(value):
+        return
+    numerator, denominator = Decimal(value).as_integer_ratio()
+    step_numerator, step_denominator = Decimal(step).as_integer_ratio()
+    if numerator * step_denominator % (step_numerator * denominator):
+        yield ValidationError(f"{value} is not a multiple of {step}")
+
+
+_Draft202012WithDecimals: type[Validator] = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, validators={"multipleOf": _exact_multiple}, type_checker=_type_checker()
+)
