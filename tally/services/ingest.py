@@ -32,7 +32,7 @@ from tally.store.reporting import audit, rejected
 from tally.store.reporting import events as store
 from tally.store.reporting import registry as registry_store
 from tally.store.reporting.events import Identity, NewEvent
-from tally.store.reporting.json_text import write_json
+from tally.store.json_text import write_json
 from tally.store.reporting.rejected import DeadLetter
 
 EVENTS_PER_TRANSACTION = 1000

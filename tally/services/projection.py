@@ -11,7 +11,7 @@ from tally.store.database import Connection
 from tally.store.reporting import events as events_store
 from tally.store.reporting import projection as store
 from tally.store.reporting.events import NewEvent, Resource
-from tally.store.reporting.json_text import write_json
+from tally.store.json_text import write_json
 
 RESOURCES_AT_ONCE = 500
 

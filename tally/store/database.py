@@ -6,8 +6,10 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import TupleRow
+from psycopg.types.json import set_json_dumps, set_json_loads
 
 from tally.domain.errors import Unavailable
+from tally.store.json_text import read_json, write_json
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -22,9 +24,13 @@ def connect(url: str, **options: Any) -> Connection:
         Unavailable: naming the host and database, never the password.
     """
     try:
-        return psycopg.connect(url, autocommit=True, options=_SESSION, **options)
+        connection = psycopg.connect(url, autocommit=True, options=_SESSION, **options)
     except psycopg.OperationalError as error:
         raise Unavailable(f"{describe(url)} does not answer: {str(error).splitlines()[-1].strip()}") from None
+    # psycopg's own reading of JSON makes floats of decimals.
+    set_json_loads(read_json, connection)
+    set_json_dumps(write_json, connection)
+    return connection
 
 
 @contextmanager

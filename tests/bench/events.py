@@ -12,7 +12,7 @@ from itertools import islice
 
 from tally.domain.event import Event, content_hash, encode_event
 from tally.store.database import Connection
-from tally.store.reporting.json_text import write_json
+from tally.store.json_text import write_json
 
 START = datetime(2026, 2, 1, tzinfo=UTC)
 END = datetime(2026, 4, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tally.store.database import Connection
-from tally.store.reporting.json_text import write_json
+from tally.store.json_text import write_json
 
 
 def record(connection: Connection, actor: str, action: str, subject: str, detail: Mapping[str, Any]) -> None:

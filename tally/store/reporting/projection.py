@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tally.domain.timeline import Projection
 from tally.store.database import Connection
 from tally.store.reporting.events import Resource, transposed
-from tally.store.reporting.json_text import read_json
+from tally.store.json_text import read_json
 
 
 class ProjectionRow(NamedTuple):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tally.domain.graph import Relation
 from tally.store.database import Connection
-from tally.store.reporting.json_text import read_json, write_json
+from tally.store.json_text import read_json, write_json
 
 _LOCK = 0x7A11_0002   # one writer of projects and relations at a time: cycles are judged over all of them
 

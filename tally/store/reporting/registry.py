@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tally.store.database import Connection
-from tally.store.reporting.json_text import read_json, write_json
+from tally.store.json_text import read_json, write_json
 
 
 class DefinitionRow(NamedTuple):

@@ -1,0 +1,168 @@
+"""Bills: one document per billed project and period, stored with the run (rules 28 and 30).
+
+Which project is billed where is decided by tally.domain.graph, the form of a document by pricing.bill; here rows are
+read, handed to them, and stored.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby, islice
+from uuid import UUID, uuid5
+
+from pricing.bill import ProjectRef, RelatedProject, UsageWithRates, build_bill, to_json
+from pricing.model import PriceVersion
+from pricing.rating import Rate
+from tally.domain.errors import NotFound
+from tally.domain.graph import Forest, Relation, attribute, relations_of_period
+from tally.domain.period import BillingPeriod
+from tally.domain.run import Finding, Run
+from tally.services.pricing import version_named
+from tally.store.database import Connection
+from tally.store.metering import bills as store
+from tally.store.metering.bills import AttributionRow, BillRow, ProjectRow, RecordRow
+from tally.store.metering.runs import live_run
+
+_BATCH = 500
+_UNKNOWN_PROJECTS = UUID("7a11b111-0000-4000-8000-000000000000")
+
+
+@dataclass(frozen=True, slots=True)
+class BillsMade:
+    """What make_bills did."""
+
+    bills: int
+    projects: int
+    total: Decimal
+    currency: str
+
+
+def make_bills(metering: Connection, run: Run) -> BillsMade:
+    """Attribute the projects of a run and store the bill of each billed one; a repeated call replaces its own."""
+    version = version_named(metering, run.pricing_version or "")
+    projects = _projects(metering, run)
+    forest = attribute(projects.keys(), _relations(metering, run))
+    used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
+    with metering.transaction():
+        store.delete_bills(metering, run.id)
+        store.insert_findings(metering, run.id, _findings(projects, forest))
+        store.insert_attributions(metering, run.id, _attributions(projects, forest, used))
+        count, total = 0, Decimal("0.00")
+        made = _bills(store.records(metering, run.id), run, projects, version)
+        while part := list(islice(made, _BATCH)):
+            store.insert_bills(metering, run.id, part)
+            count, total = count + len(part), total + sum(bill.total for bill in part)
+    return BillsMade(count, len(used), total, version.currency)
+
+
+def bills(metering: Connection, period: BillingPeriod, project: str | None = None) -> list[BillRow]:
+    """Bills of the live run of a period: all, or those of one project (``project`` or ``cloud/project``).
+
+    Raises:
+        NotFound: if the period has no completed run, or the project no bill in it.
+    """
+    run = live_run(metering, str(period))
+    if run is None:
+        raise NotFound(f"{period} has no completed run; close it first: tally close {period}")
+    if project is None:
+        return store.select_bills(metering, run.id, None, None)
+    found = store.select_bills(metering, run.id, None, project)
+    cloud, slash, external_id = project.partition("/")
+    if not found and slash:
+        found = store.select_bills(metering, run.id, cloud, external_id)
+    if not found:
+        inside = store.billed_inside(metering, run.id, project)
+        where = f"; it is billed inside {', '.join('/'.join(pair) for pair in inside)}" if inside else ""
+        raise NotFound(f"{period} has no bill of project {project}{where}")
+    return found
+
+
+def _projects(metering: Connection, run: Run) -> dict[UUID, ProjectRow]:
+    """All projects by id. One that the registry does not know gets an id of its own, derived from its name."""
+    known = {p.id: p for p in store.registered_projects(metering, run.load_id) if p.id is not None}
+    names = {(p.cloud, p.external_id) for p in known.values()}
+    unknown = {
+        uuid5(_UNKNOWN_PROJECTS, f"{p.cloud}\n{p.external_id}"): p._replace(id=None)
+        for p in store.projects_of_run(metering, run.id)
+        if (p.cloud, p.external_id) not in names
+    }
+    return known | unknown
+
+
+def _relations(metering: Connection, run: Run) -> list[Relation]:
+    versions = [Relation(*row) for row in store.relation_versions(metering, run.load_id)]
+    return relations_of_period(versions, run.period_from, run.period_to)
+
+
+def _attributions(
+    projects: dict[UUID, ProjectRow], forest: Forest, used: set[tuple[str, str]]
+) -> Iterator[AttributionRow]:
+    for attribution in forest.attributions.values():
+        project, billed = projects[attribution.project], projects[attribution.billed]
+        if (project.cloud, project.external_id) in used:
+            relation = attribution.relation
+            yield AttributionRow(
+                project.cloud,
+                project.external_id,
+                billed.cloud,
+                billed.external_id,
+                relation.id if relation else None,
+                relation.type if relation else None,
+                attribution.depth,
+            )
+
+
+def _findings(projects: dict[UUID, ProjectRow], forest: Forest) -> list[Finding]:
+    unknown = [
+        Finding("unknown_project", False, p.cloud, p.platform, "", p.external_id,
+                "not in the registry of projects; it is billed alone")
+        for p in projects.values()
+        if p.id is None
+    ]
+    decided = [
+        Finding(warning.kind, False, p.cloud, p.platform, "", p.external_id, warning.detail)
+        for warning in forest.warnings
+        for p in [projects[warning.project]]
+    ]
+    return unknown + decided
+
+
+def _bills(
+    rows: Iterator[RecordRow], run: Run, projects: dict[UUID, ProjectRow], version: PriceVersion
+) -> Iterator[BillRow]:
+    platforms = {(p.cloud, p.external_id): p.platform for p in projects.values()}
+    for (cloud, external_id), billed in groupby(rows, key=lambda row: (row.billed_cloud, row.billed_project_id)):
+        project = ProjectRef(cloud, external_id, platforms[cloud, external_id])
+        own, related = _split(list(billed), project, version)
+        bill = build_bill(run.period_from, run.period_to, project, own, related, version)
+        document = to_json(bill.document)
+        yield BillRow(
+            cloud, external_id, project.platform, bill.total, version.currency, document,
+            hashlib.sha256(document.encode()).hexdigest(),
+        )
+
+
+def _split(
+    rows: Sequence[RecordRow], project: ProjectRef, version: PriceVersion
+) -> tuple[list[UsageWithRates], list[RelatedProject]]:
+    own: list[UsageWithRates] = []
+    related: list[RelatedProject] = []
+    for (cloud, external_id), group in groupby(rows, key=lambda row: (row.cloud, row.project_id)):
+        part = list(group)
+        records = [_record(row, version.currency) for row in part]
+        if (cloud, external_id) == (project.cloud, project.external_id):
+            own = records
+        else:
+            other = ProjectRef(cloud, external_id, part[0].platform)
+            related.append(RelatedProject(part[0].relation_type or "", other, records))
+    return own, related
+
+
+def _record(row: RecordRow, currency: str) -> UsageWithRates:
+    columns = zip(
+        row.dimensions, row.quantities, row.prices, row.state_modifiers, row.type_modifiers, row.amounts,
+        row.amounts_exact, strict=True,
+    )
+    rates = [Rate(*values, currency) for values in columns]
+    return UsageWithRates(row.resource_type, row.resource_id, row.state, row.from_ts, row.to_ts, row.usage, rates)

@@ -1,0 +1,195 @@
+"""Rows from which bills are made, and the bills of a run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from tally.domain.run import Finding
+from tally.store.database import Connection
+
+_BATCH = 2000
+
+
+class ProjectRow(NamedTuple):
+    """A project with its registry id; the id is None for a project that the registry does not know."""
+
+    id: UUID | None
+    cloud: str
+    external_id: str
+    platform: str
+
+
+class AttributionRow(NamedTuple):
+    """Where a project of the run is billed."""
+
+    cloud: str
+    project_id: str
+    billed_cloud: str
+    billed_project_id: str
+    relation_id: UUID | None
+    relation_type: str | None
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    """One usage record with its costs as parallel arrays, one element per dimension."""
+
+    billed_cloud: str
+    billed_project_id: str
+    cloud: str
+    project_id: str
+    relation_type: str | None
+    platform: str
+    resource_type: str
+    resource_id: str
+    state: str
+    from_ts: datetime
+    to_ts: datetime
+    usage: dict[str, Any]
+    dimensions: list[str]
+    quantities: list[Decimal]
+    prices: list[Decimal]
+    state_modifiers: list[Decimal]
+    type_modifiers: list[Decimal]
+    amounts: list[Decimal]
+    amounts_exact: list[Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class BillRow:
+    """One bill as it is stored: the document is the JSON text, byte for byte."""
+
+    cloud: str
+    project_id: str
+    platform: str
+    total: Decimal
+    currency: str
+    document: str
+    document_hash: str
+
+
+def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
+    """Every project with usage in the run."""
+    rows = connection.execute(
+        """select p.id, u.cloud, u.project_id, u.platform
+           from (select distinct cloud, project_id, platform from ledger.usage_records where run_id = %s) as u
+           left join raw.projects as p on p.cloud = u.cloud and p.external_id = u.project_id
+           order by u.cloud, u.project_id""",
+        [run_id],
+    ).fetchall()
+    return [ProjectRow(*row) for row in rows]
+
+
+def registered_projects(connection: Connection, load_id: int) -> list[ProjectRow]:
+    """Every project that the registry knew at a load."""
+    rows = connection.execute(
+        "select id, cloud, external_id, platform from raw.projects where load_id <= %s order by cloud, external_id",
+        [load_id],
+    ).fetchall()
+    return [ProjectRow(*row) for row in rows]
+
+
+def relation_versions(connection: Connection, load_id: int) -> list[tuple[Any, ...]]:
+    """(id, version, source_id, target_id, relation_type, valid_from, valid_to, metadata) of all versions at a load."""
+    return connection.execute(
+        """select id, version, source_id, target_id, relation_type, valid_from, valid_to, metadata
+           from raw.project_relations where load_id <= %s""",
+        [load_id],
+    ).fetchall()
+
+
+def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[AttributionRow]) -> None:
+    """Write where each project of the run is billed."""
+    with connection.cursor().copy(
+        """copy ledger.attributions (run_id, cloud, project_id, billed_cloud, billed_project_id, relation_id,
+               relation_type, depth) from stdin"""
+    ) as copy:
+        for row in rows:
+            copy.write_row((run_id, *row))
+
+
+def records(connection: Connection, run_id: UUID) -> Iterator[RecordRow]:
+    """Stream the usage records of a run with their costs, bill by bill; needs a transaction."""
+    query = """
+        select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, a.relation_type, u.platform,
+            u.resource_type, u.resource_id, u.state, u.from_ts, u.to_ts, u.usage,
+            coalesce(r.dimensions, '{}') as dimensions, coalesce(r.quantities, '{}') as quantities,
+            coalesce(r.prices, '{}') as prices, coalesce(r.state_modifiers, '{}') as state_modifiers,
+            coalesce(r.type_modifiers, '{}') as type_modifiers, coalesce(r.amounts, '{}') as amounts,
+            coalesce(r.amounts_exact, '{}') as amounts_exact
+        from ledger.usage_records as u
+        inner join ledger.attributions as a
+            on a.run_id = u.run_id and a.cloud = u.cloud and a.project_id = u.project_id
+        left join (
+            select cloud, resource_type, resource_id, usage_record_id,
+                array_agg(dimension) as dimensions, array_agg(quantity) as quantities, array_agg(price) as prices,
+                array_agg(state_modifier) as state_modifiers, array_agg(type_modifier) as type_modifiers,
+                array_agg(amount) as amounts, array_agg(amount_exact) as amounts_exact
+            from ledger.rated_records where run_id = %(run_id)s
+            group by cloud, resource_type, resource_id, usage_record_id
+        ) as r
+            on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
+            and r.usage_record_id = u.id
+        where u.run_id = %(run_id)s
+        order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, u.resource_type, u.resource_id, u.from_ts"""
+    with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:
+        cursor.itersize = _BATCH
+        yield from cursor.execute(query, {"run_id": run_id})
+
+
+def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
+    """Write bills of a run."""
+    connection.cursor().executemany(
+        """insert into ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash)
+           values (%s, %s, %s, %s, %s, %s, %s, %s)""",
+        [
+            (run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document, b.document_hash)
+            for b in bills
+        ],
+    )
+
+
+def insert_findings(connection: Connection, run_id: UUID, findings: Sequence[Finding]) -> None:
+    """Add findings of a run that come from the project graph."""
+    connection.cursor().executemany(
+        """insert into ledger.findings (run_id, kind, blocking, cloud, platform, resource_type, subject, detail)
+           values (%s, %s, %s, %s, %s, %s, %s, %s) on conflict do nothing""",
+        [
+            (run_id, f.kind, f.blocking, f.cloud, f.platform, f.resource_type, f.subject, f.detail)
+            for f in findings
+        ],
+    )
+
+
+def delete_bills(connection: Connection, run_id: UUID) -> None:
+    """Take away the bills and attributions of a run that is still being made."""
+    connection.execute("delete from ledger.bills where run_id = %s", [run_id])
+    connection.execute("delete from ledger.attributions where run_id = %s", [run_id])
+
+
+def select_bills(connection: Connection, run_id: UUID, cloud: str | None, project: str | None) -> list[BillRow]:
+    """Bills of a run, all or those of one project."""
+    query = """
+        select cloud, project_id, platform, total, currency, document, document_hash
+        from ledger.bills
+        where run_id = %(run_id)s
+            and (%(cloud)s::text is null or cloud = %(cloud)s)
+            and (%(project)s::text is null or project_id = %(project)s)
+        order by cloud, project_id"""
+    with connection.cursor(row_factory=class_row(BillRow)) as cursor:
+        return cursor.execute(query, {"run_id": run_id, "cloud": cloud, "project": project}).fetchall()
+
+
+def billed_inside(connection: Connection, run_id: UUID, project: str) -> list[tuple[str, str]]:
+    """(cloud, project) of the bills that hold the costs of an attributed project."""
+    return connection.execute(
+        """select distinct billed_cloud, billed_project_id from ledger.attributions
+           where run_id = %s and project_id = %s and depth > 0 order by 1, 2""",
+        [run_id, project],
+    ).fetchall()
