@@ -6,9 +6,9 @@ from tally.store.database import Connection
 
 _USAGE = """
     insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, project_id, state,
-        lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage)
+        lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, counters)
     select cloud, platform, resource_type, resource_id, id, run_id, 1, project_id, state,
-        lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage
+        lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, array(select jsonb_object_keys(counters))
     from metering.int_usage_records where run_id = %s"""
 
 _RATED = """
