@@ -132,7 +132,7 @@ def _line_item(records: Sequence[UsageWithRates], platform: str, version: PriceV
 
 
 def _period(record: UsageWithRates, platform: str, version: PriceVersion) -> Document:
-    formulas = {price.metric: price.formula for price in version.prices_of(platform, record.resource_type)}
+    formulas = version.formulas(platform, record.resource_type)
     rates = _in_price_order(record, formulas, version)
     gauges = [rate for rate in rates if formulas[rate.dimension] is Formula.TIME_GAUGE]
     costs = {rate.dimension: total([rate.amount]) for rate in rates}
@@ -152,7 +152,8 @@ def _period(record: UsageWithRates, platform: str, version: PriceVersion) -> Doc
 
 def _shown(record: UsageWithRates) -> list[Rate]:
     """Leave out the counters that a record lacks: they were rated as zero (rule 27)."""
-    return [rate for rate in record.rates if rate.dimension in record.usage or rate.amount]
+    usage = record.usage
+    return [rate for rate in record.rates if rate.dimension in usage or rate.amount]
 
 
 def _in_price_order(record: UsageWithRates, formulas: Mapping[str, Formula], version: PriceVersion) -> list[Rate]:

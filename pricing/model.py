@@ -80,6 +80,10 @@ class PriceVersion:
         """List the prices of a resource type in their order on bills."""
         return self._prices_by_type.get((platform, resource_type), ())
 
+    def formulas(self, platform: str, resource_type: str) -> Mapping[str, Formula]:
+        """Map the priced metrics of a resource type, in their order on bills, to their formulas."""
+        return self._formulas_by_type.get((platform, resource_type), {})
+
     def has_table(self, platform: str, resource_type: str, kind: ModifierKind) -> bool:
         """Whether the version has a table of modifiers of that kind for a resource type."""
         return (platform, resource_type, kind) in self._tables
@@ -134,6 +138,10 @@ class PriceVersion:
             key = (price.platform, price.resource_type)
             result[key] = (*result.get(key, ()), price)
         return result
+
+    @cached_property
+    def _formulas_by_type(self) -> Mapping[tuple[str, str], Mapping[str, Formula]]:
+        return {kind: {p.metric: p.formula for p in prices} for kind, prices in self._prices_by_type.items()}
 
     @cached_property
     def _modifiers(self) -> Mapping[tuple[str, str, str, str], Decimal]:

@@ -6,7 +6,7 @@ numerator: a quotient that has been rounded before would turn 0.00499999... into
 
 import re
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 
 from tally.domain.errors import InvalidInput
 
@@ -17,6 +17,9 @@ MICROSECONDS_PER_HOUR = 3_600_000_000
 
 Number = Decimal | int
 
+# Adds amounts of any size, and raises where it would have to round.
+_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
+_ZERO = Decimal("0.00")
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 
 
@@ -84,14 +87,13 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
     Raises:
         InvalidInput: if an amount has more than 2 decimals: totals are sums of what is shown (rule 23).
     """
-    units = 0
+    result = _ZERO
     for amount in amounts:
-        over, under = checked(amount).as_integer_ratio()
-        cents, rest = divmod(over * 10**AMOUNT_DECIMALS, under)
-        if rest:
-            raise InvalidInput(f"{amount} is not an amount of {AMOUNT_DECIMALS} decimals; round it before adding")
-        units += cents
-    return _of_units(units, AMOUNT_DECIMALS)
+        try:
+            result = _EXACT.add(result, _EXACT.quantize(checked(amount), _ZERO))
+        except (Inexact, InvalidOperation):
+            raise InvalidInput(f"{amount} is not an amount of {AMOUNT_DECIMALS} decimals; round it first") from None
+    return result
 
 
 def plain(number: Number) -> Decimal:
@@ -108,7 +110,7 @@ def checked(number: Number) -> Decimal:
         TypeError: for a binary float, a bool or a text.
         InvalidInput: for NaN and infinity.
     """
-    if isinstance(number, bool) or not isinstance(number, int | Decimal):
+    if type(number) is not Decimal and type(number) is not int:
         raise TypeError(f"{number!r} is a {type(number).__name__}; money is computed from int and Decimal only")
     decimal = Decimal(number)
     if not decimal.is_finite():
@@ -132,6 +134,5 @@ def _amounts(numerator: int, denominator: int) -> tuple[Decimal, Decimal]:
 
 
 def _of_units(units: int, decimals: int) -> Decimal:
-    """Shift the decimal point without a context, which would round beyond 28 digits; zero has no sign."""
-    digits = tuple(int(digit) for digit in str(abs(units)))
-    return Decimal((int(units < 0), digits, -decimals))
+    """Shift the decimal point by text: arithmetic would round beyond the 28 digits of the context."""
+    return Decimal(f"{units}E-{decimals}")
