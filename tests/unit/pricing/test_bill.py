@@ -91,7 +91,9 @@ def record(
     return UsageWithRates(resource_type, resource_id, state, start, end, full, rating.rates)
 
 
-def bill(own: Iterable[UsageWithRates], project: ProjectRef = PROJECT, related: tuple[RelatedProject, ...] = ()) -> Bill:
+def bill(
+    own: Iterable[UsageWithRates], project: ProjectRef = PROJECT, related: tuple[RelatedProject, ...] = ()
+) -> Bill:
     return build_bill(MARCH, APRIL, project, own, related, VERSION)
 
 
@@ -186,7 +188,8 @@ class TestForm:
         document = bill([volume, *powered_off()]).document
         instance, listed = document["line_items"]
         assert "type_modifier" not in instance["periods"][0]
-        assert (str(listed["periods"][0]["type_modifier"]), str(listed["periods"][0]["state_modifier"])) == ("0.5", "1.0")
+        period = listed["periods"][0]
+        assert (str(period["type_modifier"]), str(period["state_modifier"])) == ("0.5", "1.0")
 
     def test_usage_without_a_price_has_no_line(self) -> None:
         result = bill([record("image/img-1", {"size_gb": Decimal("2.5")})])
@@ -236,7 +239,7 @@ class TestOrder:
                 UsageWithRates(r.resource_type, r.resource_id, r.state, r.from_ts, r.to_ts, r.usage, r.rates[::-1])
                 for r in own
             ]
-            Random(seed).shuffle(shuffled)
+            Random(seed).shuffle(shuffled)  # noqa: S311 - no secret, but the same order in every run
             assert to_json(bill(iter(shuffled), PROJECT, (other, worker())).document) == expected
 
     def test_lines_go_by_resource_type_and_id_and_related_projects_by_cloud_and_id(self) -> None:

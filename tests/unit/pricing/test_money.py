@@ -132,7 +132,15 @@ def test_hours_are_whole_if_whole_and_else_have_up_to_six_decimals(length_us: in
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [("18.0", "18"), ("1E+2", "100"), ("0E-12", "0"), ("-0.0", "0"), ("0.50", "0.5"), ("1E-7", "0.0000001"), ("10", "10")],
+    [
+        ("18.0", "18"),
+        ("1E+2", "100"),
+        ("0E-12", "0"),
+        ("-0.0", "0"),
+        ("0.50", "0.5"),
+        ("1E-7", "0.0000001"),
+        ("10", "10"),
+    ],
 )
 def test_plain_is_the_shortest_form_without_an_exponent(number: str, text: str) -> None:
     assert f"{plain(Decimal(number)):f}" == text

@@ -171,7 +171,8 @@ class TestModifiers:
 
     def test_two_spellings_in_one_table_are_refused(self) -> None:
         """S43: one of the two would silently be meant for the other."""
-        assert "'SSD' and 'ssd' differ in case only" in faults_of(SHIPPED.replace("        hdd: 0.5", "        SSD: 0.5"))
+        text = SHIPPED.replace("        hdd: 0.5", "        SSD: 0.5")
+        assert "'SSD' and 'ssd' differ in case only" in faults_of(text)
 
 
 class TestFaults:

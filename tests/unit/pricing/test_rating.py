@@ -108,7 +108,7 @@ class TestWorkedExamples:
     def test_splitting_in_five_minutes_costs_a_fifth_more_and_the_exact_amounts_show_it(
         self, version: PriceVersion
     ) -> None:
-        """S49: 8,928 records of 5 minutes give 178.56 by the rule, 148.80 exactly; rounding is per dimension and record."""
+        """S49: 8,928 records of 5 minutes give 178.56 by the rule of rounding each record, 148.80 exactly."""
         five_minutes = rated(version, "openstack.instance", 5, M1_LARGE).rates
         assert [(str(r.amount), str(r.amount_exact)) for r in five_minutes] == [
             ("0.01", "0.006666666667"),
@@ -170,7 +170,7 @@ class TestWhatIsMissing:
         usage = {"storage_gb": 1, "image_count": 47}
         assert rated(version, "harbor.repository", 60, usage, descriptive=("image_count",)).findings == ()
 
-    def test_an_unlisted_state_costs_full_price_and_is_reported_unless_it_is_normal(self, version: PriceVersion) -> None:
+    def test_an_unlisted_state_costs_full_price_and_is_reported_unless_normal(self, version: PriceVersion) -> None:
         """Rule 27, S13."""
         rating = rated(version, "openstack.instance", 60, M1_LARGE, "error")
         assert costs(rating)["vcpus"] == "0.08"
