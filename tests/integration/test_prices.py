@@ -74,7 +74,8 @@ def test_a_version_reads_back_as_it_was_written_with_exact_decimals(metering: Co
 def test_the_rows_that_rating_joins_are_those_of_the_file(metering: Connection, tmp_path: Path) -> None:
     load_price_versions(metering, write(tmp_path, "old", "2022-10", valid_to="2022-11"))
     prices = metering.execute(
-        "select platform, resource_type, metric, formula, price from ledger.prices where version = 'old' order by metric"
+        "select platform, resource_type, metric, formula, price from ledger.prices"
+        " where version = 'old' order by metric"
     ).fetchall()
     assert prices == [
         ("cluster", "task", "bytes_read", "counter", Decimal("0.0000001")),

@@ -229,7 +229,7 @@ def test_the_order_of_the_relations_decides_nothing(edges: list[Relation], rando
 
 
 @given(RELATIONS)
-def test_paths_are_shortest_and_a_project_heads_a_tree_only_without_parents_or_on_a_cycle(edges: list[Relation]) -> None:
+def test_paths_are_shortest_and_only_what_has_no_parent_or_lies_on_a_cycle_heads_a_tree(edges: list[Relation]) -> None:
     """Compared with distances found by relaxing every edge until nothing changes."""
     forest = attribute(PROJECTS, edges)
     pairs = [(edge.source, edge.target) for edge in edges if edge.attributes and edge.source != edge.target]

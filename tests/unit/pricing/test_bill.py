@@ -239,7 +239,7 @@ class TestOrder:
                 UsageWithRates(r.resource_type, r.resource_id, r.state, r.from_ts, r.to_ts, r.usage, r.rates[::-1])
                 for r in own
             ]
-            Random(seed).shuffle(shuffled)  # noqa: S311 - no secret, but the same order in every run
+            Random(seed).shuffle(shuffled)
             assert to_json(bill(iter(shuffled), PROJECT, (other, worker())).document) == expected
 
     def test_lines_go_by_resource_type_and_id_and_related_projects_by_cloud_and_id(self) -> None:
