@@ -6,6 +6,7 @@ Small tables are taken whole, since their rows are never edited.
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from tally.store.database import Connection
 
@@ -50,6 +51,26 @@ _COPIES = (
            from reporting.current_resources""",
     ),
 )
+
+
+class LoadCounts(NamedTuple):
+    """How much there is after a load."""
+
+    new_events: int
+    events: int
+    resources: int
+
+
+def count_loaded(metering: Connection, load_id: int) -> LoadCounts:
+    """Count what a load brought and what there is with it, from the small table of loads and the projection."""
+    row = metering.execute(
+        """select max(events) filter (where load_id = %(load_id)s), sum(events)::bigint,
+               (select count(*) from raw.current_resources)
+           from raw.loads where load_id <= %(load_id)s""",
+        {"load_id": load_id},
+    ).fetchone()
+    assert row is not None
+    return LoadCounts(*row)
 
 
 def next_load_id(metering: Connection) -> int:
