@@ -1,0 +1,187 @@
+"""Dagster, as programs of its own: one job run to its end, or the webserver and the daemon until told to stop.
+
+Nothing of Dagster is imported here. What a job does belongs to tally_dagster.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import requests
+
+from tally.domain.errors import InvalidInput, Refused, Unavailable
+from tally.services.installation import Databases
+from tally.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+CONFIGURATION = ROOT / "deploy" / "dagster.yaml"
+WORKSPACE = ROOT / "workspace.yaml"
+WEBSERVER_SECONDS = 180  # importing Dagster and the code location on a slow machine
+STOP_SECONDS = 10
+WATCH_SECONDS = 0.2
+
+# A billing system does not phone home, and behind a closed network the attempts cost time.
+NO_TELEMETRY = {
+    "DAGSTER_DISABLE_TELEMETRY": "true",
+    "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+    "DO_NOT_TRACK": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+}
+
+
+def run_job(settings: Settings, databases: Databases, job: str, period: str, *, actor: str) -> None:
+    """Run a job for a period in a process of its own and wait for it.
+
+    The process is ``python -m tally_dagster.launch JOB PERIOD --actor ACTOR``: it exits with 0, or with 1 after a last
+    line to stderr that says why. Its output goes to TALLY_HOME/logs/JOB-PERIOD.log.
+
+    Raises:
+        Refused: with that line and the path of the log.
+    """
+    log = _logs(settings) / f"{job}-{period}.log"
+    command = [sys.executable, "-m", "tally_dagster.launch", job, period, "--actor", actor]
+    with log.open("wb") as output, _process(command, _environment(settings, databases), output.fileno()) as process:
+        status = process.wait()
+    if status != 0:
+        raise Refused(f"{job} of {period} failed", [_last_line(log) or f"exit code {status}", f"its log is {log}"])
+
+
+def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> None:
+    """Run the Dagster webserver and daemon until this process is interrupted; both are stopped then.
+
+    Raises:
+        InvalidInput: if the port is taken.
+        Unavailable: if one of them ends by itself or does not answer.
+    """
+    address = f"http://127.0.0.1:{settings.web_port}"
+    _refuse_taken(settings.web_port)
+    environment = _environment(settings, databases)
+    workspace = ["--workspace", str(WORKSPACE)]
+    port = ["--host", "127.0.0.1", "--port", str(settings.web_port)]
+    commands = {
+        "webserver": [sys.executable, "-m", "dagster_webserver", *port, *workspace],
+        "daemon": [sys.executable, "-m", "dagster._daemon", "run", *workspace],
+    }
+    logs = _logs(settings)
+    with ExitStack() as stack:
+        processes = {}
+        for name, command in commands.items():
+            output = stack.enter_context((logs / f"{name}.log").open("wb"))
+            processes[name] = stack.enter_context(_process(command, environment, output.fileno()))
+        _wait_for(address, processes, logs)
+        say(f"Dagster   {address}")
+        say(f"Data      {settings.home}")
+        say(f"Logs      {logs}")
+        say("Ctrl-C stops everything.")
+        while True:
+            _refuse_ended(processes, logs)
+            time.sleep(WATCH_SECONDS)
+
+
+def _environment(settings: Settings, databases: Databases) -> dict[str, str]:
+    """Environment of a Dagster process: where its home is, which databases it uses, no telemetry."""
+    home = settings.home / "dagster"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shutil.copyfile(CONFIGURATION, home / "dagster.yaml")
+    programs = str(Path(sys.executable).parent)  # dagster-dbt looks for dbt on PATH
+    return dict(
+        os.environ,
+        **NO_TELEMETRY,
+        PATH=programs + os.pathsep + os.environ.get("PATH", os.defpath),
+        PYTHONUNBUFFERED="1",
+        DAGSTER_HOME=str(home),
+        DAGSTER_PG_URL=_with_driver(databases.dagster_url),
+        TALLY_HOME=str(settings.home),
+        TALLY_REPORTING_URL=databases.reporting_url,
+        TALLY_METERING_URL=databases.metering_url,
+        TALLY_DAGSTER_URL=databases.dagster_url,
+    )
+
+
+def _with_driver(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.split("+")[0] not in {"postgres", "postgresql"}:
+        raise InvalidInput("TALLY_DAGSTER_URL is not a postgresql:// URL")
+    return f"postgresql+psycopg2://{rest}"
+
+
+def _logs(settings: Settings) -> Path:
+    logs = settings.home / "logs"
+    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return logs
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], environment: Mapping[str, str], output: int
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program in a process group of its own, which is gone when the block ends, however it ends."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+    _signal(process, signal.SIGKILL)  # also what it started and did not take along
+    process.wait()
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _wait_for(address: str, processes: Mapping[str, "subprocess.Popen[bytes]"], logs: Path) -> None:
+    deadline = time.monotonic() + WEBSERVER_SECONDS
+    session = requests.Session()
+    session.trust_env = False  # a proxy has no business on the loopback interface
+    while True:
+        _refuse_ended(processes, logs)
+        with suppress(requests.RequestException):
+            if session.get(f"{address}/server_info", timeout=5).ok:
+                return
+        if time.monotonic() > deadline:
+            raise Unavailable(f"the Dagster webserver does not answer at {address}; see {logs / 'webserver.log'}")
+        time.sleep(WATCH_SECONDS)
+
+
+def _refuse_ended(processes: Mapping[str, "subprocess.Popen[bytes]"], logs: Path) -> None:
+    for name, process in processes.items():
+        if process.poll() is not None:
+            log = logs / f"{name}.log"
+            end = f"exit code {process.returncode}: {_last_line(log)}"
+            raise Unavailable(f"the Dagster {name} ended with {end} ({log})")
+
+
+def _refuse_taken(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise InvalidInput(f"TALLY_WEB_PORT={port} cannot be used: {error}; name another port") from None
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
