@@ -20,5 +20,5 @@ month. Data only: what is right about it stands in tests/golden.
 
 from pathlib import Path
 
-EVENTS = Path(__file__).with_name("2026-03.jsonl")   # Tally events as JSON lines, in the order of their instants
+EVENTS = Path(__file__).with_name("2026-03.jsonl")    # Tally events as JSON lines, in the order of their instants
 PROJECTS = Path(__file__).with_name("projects.yaml")  # projects, and relations between them
