@@ -52,7 +52,8 @@ def create_project(
 
     Raises:
         InvalidInput: if a name is empty or too long, or metadata hold what cannot be stored.
-        Refused: if the cloud belongs to another platform, or the project exists with other content.
+        Refused: if the cloud belongs to another platform, or its address is taken: by this project with other content,
+            or by one that has the slash elsewhere.
     """
     for what, text in (("platform", platform), ("cloud", cloud), ("external_id", external_id)):
         _check_name(what, text)
@@ -62,6 +63,9 @@ def create_project(
     with connection.transaction():
         store.lock(connection)
         _claim_cloud(connection, platform, cloud)
+        for other in store.projects_at(connection, f"{cloud}/{external_id}"):
+            if other.cloud != cloud:
+                raise Refused(f"project {cloud}/{external_id}", [f"this already means {other.external_id!r} of {other.cloud!r}"])
         added = store.add_project(connection, platform, cloud, external_id, name, metadata)
         if added is not None:
             detail = {"id": str(added), "platform": platform, "name": name, "metadata": metadata}
@@ -149,13 +153,10 @@ def find_project(connection: Connection, address: str) -> Project:
 
     Raises:
         NotFound: if there is none.
-        Refused: if slashes in names make the address mean two projects.
     """
     rows = store.projects_at(connection, address)
     if not rows:
         raise NotFound(f"project {address!r} is not registered; write cloud/external_id, or create it first")
-    if len(rows) > 1:
-        raise Refused(f"project {address!r}", [f"it can be {row.external_id!r} of {row.cloud!r}" for row in rows])
     return Project(*rows[0])
 
 
