@@ -50,18 +50,19 @@ class ResourceType:
     platform: str
     resource_type: str
     version: int
-    size: Mapping[str, Any]                      # JSON Schema of payload.size
-    lifecycle: Mapping[str, Transition]          # event_type -> transition, the synthetic ones included
+    size: Mapping[str, Any]  # JSON Schema of payload.size
+    lifecycle: Mapping[str, Transition]  # event_type -> transition, the synthetic ones included
     normal_states: frozenset[str] = frozenset()  # cost full price without being listed in a price version
-    descriptive: frozenset[str] = frozenset()    # numeric attributes that describe rather than measure
-    counters: frozenset[str] = frozenset()       # metrics that payload.usage may carry
+    descriptive: frozenset[str] = frozenset()  # numeric attributes that describe rather than measure
+    counters: frozenset[str] = frozenset()  # metrics that payload.usage may carry
     definition: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_definition(cls, platform: str, resource_type: str, version: int, definition: Mapping[str, Any]) -> Self:
         """Read a definition as it stands in YAML or in the registry.
 
-        Keys: size (JSON Schema), lifecycle ({event_type: effect | {effect, state}}), normal_states, descriptive, counters.
+        Keys: size (JSON Schema), lifecycle ({event_type: effect or {effect, state}}), normal_states, descriptive,
+        counters.
 
         Raises:
             InvalidInput: naming the key that is wrong.
@@ -105,7 +106,7 @@ class ResourceType:
 
 
 def exact(value: Any) -> Any:
-    """Return a definition with its binary floats (YAML knows no other fractions) as the decimals they were written as."""
+    """Return a definition with its binary floats, the only fractions of YAML, as the decimals they were written as."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, Mapping):
@@ -134,7 +135,13 @@ def _check_shape(where: str, definition: Mapping[str, Any]) -> None:
         raise InvalidInput(f"{where}: {redefined[0]!r} means the same for every resource type and cannot be redefined")
 
 
-_KEYS: Mapping[str, type] = {"size": dict, "lifecycle": dict, "normal_states": list, "descriptive": list, "counters": list}
+_KEYS: Mapping[str, type] = {
+    "size": dict,
+    "lifecycle": dict,
+    "normal_states": list,
+    "descriptive": list,
+    "counters": list,
+}
 
 
 def _transition(where: str, value: Any) -> Transition:

@@ -55,7 +55,7 @@ class Projection:
     last_state: str = UNKNOWN_STATE
     size: dict[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
-    deleted_at: datetime | None = None   # set without created_at: a delete without a life
+    deleted_at: datetime | None = None  # set without created_at: a delete without a life
     has_synthetic: bool = False
 
     @property
@@ -164,8 +164,8 @@ def without_void(history: Sequence[Step]) -> list[Step]:
     when others are judged.
     """
     kept: list[Step] = []
-    create_follows = False   # a collector's create, before any delete
-    sign_of_life_follows = False   # a collector's update, usage or delete, before any create
+    create_follows = False  # a collector's create, before any delete
+    sign_of_life_follows = False  # a collector's update, usage or delete, before any create
     for step in reversed(history):
         if step.effect is Effect.CREATE:
             if step.synthetic and create_follows:

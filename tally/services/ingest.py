@@ -1,8 +1,8 @@
 """Ingestion: from the bytes of a sender to stored events, an up-to-date projection and dead letters (rules 1 to 7).
 
-One chunk of a batch is one transaction, in which everybody takes locks in the same order: clouds, identities, resources,
-projection, dead letters. So any number of processes can bring the same events at once without a deadlock, and a chunk
-that fails leaves nothing behind: the sender repeats it, and what was stored is a duplicate.
+One chunk of a batch is one transaction, in which everybody takes locks in the same order: clouds, identities,
+resources, projection, dead letters. So any number of processes can bring the same events at once without a deadlock,
+and a chunk that fails leaves nothing behind: the sender repeats it, and what was stored is a duplicate.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ from tally.services import projection
 from tally.services.registry import Registry, current_registry
 from tally.services.validation import PayloadRules
 from tally.store.database import Connection
+from tally.store.json_text import write_json
 from tally.store.reporting import audit, rejected
 from tally.store.reporting import events as store
 from tally.store.reporting import registry as registry_store
 from tally.store.reporting.events import Identity, NewEvent
-from tally.store.json_text import write_json
 from tally.store.reporting.rejected import DeadLetter
 
 EVENTS_PER_TRANSACTION = 1000
@@ -97,7 +97,7 @@ class Ingest:
         self._actor = actor
         self._registry = Registry(-1, {})
         self._rules = PayloadRules()
-        self._platforms: dict[str, str] = {}   # committed rows of reporting.clouds, which never change
+        self._platforms: dict[str, str] = {}  # committed rows of reporting.clouds, which never change
 
     def ingest(self, raws: Sequence[bytes]) -> list[Outcome]:
         """Take the JSON texts of events and return one outcome per input, in the order of the inputs.
@@ -235,9 +235,7 @@ def _on_its_platform(item: _Read, platforms: Mapping[str, str]) -> _Read:
     return item
 
 
-def _judge(
-    item: _Read, first: Mapping[Identity, NewEvent], before: Mapping[Identity, bytes]
-) -> Outcome | DeadLetter:
+def _judge(item: _Read, first: Mapping[Identity, NewEvent], before: Mapping[Identity, bytes]) -> Outcome | DeadLetter:
     """Tell what became of an input: new, a duplicate, a conflict, or a dead letter (rule 1)."""
     if isinstance(item, DeadLetter):
         # What was taken once is no news, even if the rules have changed since and would refuse it now.

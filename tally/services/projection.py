@@ -8,10 +8,10 @@ from tally.domain.resource_type import Effect, Transition
 from tally.domain.timeline import Projection, Step, advance, in_order, replay, step_of
 from tally.services.registry import Registry, current_registry
 from tally.store.database import Connection
+from tally.store.json_text import write_json
 from tally.store.reporting import events as events_store
 from tally.store.reporting import projection as store
 from tally.store.reporting.events import NewEvent, Resource
-from tally.store.json_text import write_json
 
 RESOURCES_AT_ONCE = 500
 
@@ -95,7 +95,7 @@ def _histories(connection: Connection, resources: Sequence[Resource]) -> Mapping
 
 
 def _advanced(row: Projection | None, steps: list[Step]) -> Projection | None:
-    """Apply steps on top of a row; None if only the whole history can tell. Without a row they are the whole history."""
+    """Apply steps on top of a row; None if only the history can tell. Without a row, they are the whole history."""
     if row is None:
         return replay(steps)
     if len(steps) > 1:

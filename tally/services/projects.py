@@ -65,7 +65,9 @@ def create_project(
         _claim_cloud(connection, platform, cloud)
         for other in store.projects_at(connection, f"{cloud}/{external_id}"):
             if other.cloud != cloud:
-                raise Refused(f"project {cloud}/{external_id}", [f"this already means {other.external_id!r} of {other.cloud!r}"])
+                raise Refused(
+                    f"project {cloud}/{external_id}", [f"this already means {other.external_id!r} of {other.cloud!r}"]
+                )
         added = store.add_project(connection, platform, cloud, external_id, name, metadata)
         if added is not None:
             detail = {"id": str(added), "platform": platform, "name": name, "metadata": metadata}
@@ -175,7 +177,9 @@ def _append(
     subject = f"{names[relation.source]} {relation.type} {names[relation.target]}"
     for other in existing:
         if other.id != relation.id and _ends(other) == _ends(relation) and _overlap(other, relation):
-            raise Refused(f"relation {subject}", [f"it overlaps relation {other.id}, {_validity(other)}; close that first"])
+            raise Refused(
+                f"relation {subject}", [f"it overlaps relation {other.id}, {_validity(other)}; close that first"]
+            )
     refuse_cycle(existing, relation, zone, names)
     store.add_relation(connection, relation)
     detail = {
@@ -235,4 +239,6 @@ def _check_name(what: str, text: str) -> None:
     except UnicodeEncodeError:
         fits = False
     if not fits:
-        raise InvalidInput(f"{what} {text[:60]!r} is empty, longer than {MAX_TEXT_BYTES} bytes or holds what is no text")
+        raise InvalidInput(
+            f"{what} {text[:60]!r} is empty, longer than {MAX_TEXT_BYTES} bytes or holds what is no text"
+        )

@@ -19,7 +19,7 @@ from tally.store.database import Connection
 from tally.store.reporting import audit
 from tally.store.reporting import registry as store
 
-Key = tuple[str, str]   # (platform, resource_type)
+Key = tuple[str, str]  # (platform, resource_type)
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,7 @@ def _add(
     if row is not None and (row.content_hash, row.origin) == (content, origin):
         return None
     version = store.version(connection) + 1
-    store.add_definition(
-        connection, store.DefinitionRow(platform, resource_type, version, definition, content, origin)
-    )
+    store.add_definition(connection, store.DefinitionRow(platform, resource_type, version, definition, content, origin))
     return version
 
 

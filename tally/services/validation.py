@@ -171,9 +171,7 @@ def _type_checker() -> TypeChecker:
     )
 
 
-def _exact_multiple(
-    _: Validator, step: int | Decimal, value: Any, __: Mapping[str, Any]
-) -> Iterator[ValidationError]:
+def _exact_multiple(_: Validator, step: int | Decimal, value: Any, __: Mapping[str, Any]) -> Iterator[ValidationError]:
     """Judge multipleOf without a quotient, which decimals would round."""
     if not _is_number(value):
         return

@@ -1,4 +1,4 @@
-"""A made-up cloud for the benchmarks: deterministic events of two months, and a direct way to put them into the database.
+"""A made-up cloud for the benchmarks: deterministic events of two months, and a direct way into the database.
 
 Each resource is created, changes size, state or owner, and most are deleted, some time in between; the events of all
 resources come in the order of time. Nothing here goes through the ingest service, so that it can be compared with.
@@ -46,10 +46,10 @@ EVENT_TYPES = ("text",) * 4 + ("timestamptz",) + ("text",) * 4 + ("jsonb",)
 
 
 def events(count: int, resources: int, seed: int = 1) -> Iterator[Event]:
-    """Yield ``count`` events over ``resources`` resources, in the order of time; the same arguments, the same events."""
+    """Yield ``count`` events over ``resources`` resources in the order of time, the same for the same arguments."""
     if not 2 * resources <= count:
         raise ValueError("a resource has at least two events")
-    chance = random.Random(seed)  # noqa: S311 - benchmarks need repeatable numbers, not secret ones
+    chance = random.Random(seed)
     span = int((END - START) / timedelta(microseconds=1))
     owners = list(range(resources)) * 2
     owners += (chance.randrange(resources) for _ in range(count - len(owners)))
@@ -145,7 +145,7 @@ def _event(seed: int, owner: int, number: int, left: int, at: datetime) -> Event
     name = _name(seed, owner)
     if number == 1:
         event_type = CREATE[resource_type]
-    elif left == 0 and owner % 4:   # a quarter lives on
+    elif left == 0 and owner % 4:  # a quarter lives on
         event_type = DELETE[resource_type]
     else:
         event_type = CHANGES[resource_type][(owner + number) % 4]

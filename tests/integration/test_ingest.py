@@ -1,4 +1,4 @@
-"""The ingest service on a real database: identity, dead letters, clouds, clocks (rules 1 to 7 and the scenarios of ingestion)."""
+"""The ingest service on a real database: identity, dead letters, clouds, clocks (rules 1 to 7)."""
 
 import json
 from decimal import Decimal
@@ -37,7 +37,7 @@ from tests.integration.sending import (
 
 
 def test_s03_a_batch_with_duplicates_is_taken_in_part(reporting: Connection) -> None:
-    """S03: of five events two are stored, one is a twin, two are new: accepted 2, deduplicated 3, and all are projected."""
+    """S03: of five events two are stored, one is a twin, two are new: 2 accepted, 3 deduplicated, all projected."""
     send(reporting, volume("1", "01T00:00:00", CREATE, 10), volume("2", "02T00:00:00", RESIZE, 20))
     batch = [
         volume("1", "01T00:00:00", CREATE, 10),
@@ -111,7 +111,11 @@ def test_rule_1_a_cloud_belongs_to_one_platform(reporting: Connection) -> None:
     ours = event("1", "01T00:00:00", CREATE)
     theirs = event("2", "01T00:00:00", CREATE, platform="elsewhere")
     unknown = event("0", "01T00:00:00", CREATE, platform="nowhere")
-    assert statuses(send(reporting, unknown, ours, theirs)) == ["unknown_resource_type", "accepted", "platform_mismatch"]
+    assert statuses(send(reporting, unknown, ours, theirs)) == [
+        "unknown_resource_type",
+        "accepted",
+        "platform_mismatch",
+    ]
     assert statuses(send(reporting, theirs)) == ["platform_mismatch"]
     assert reporting.execute("select cloud, platform from reporting.clouds").fetchall() == [(CLOUD, "openstack")]
 
@@ -142,7 +146,11 @@ def test_s01_late_data_do_not_undelete(reporting: Connection) -> None:
 
 def test_s06_every_order_of_arrival_gives_the_same_row(reporting: Connection) -> None:
     """S06: the 5th, the 8th, then the 7th, one by one and as one batch, in all permutations."""
-    history = [volume("a", "05T00:00:00", CREATE, 1), volume("b", "08T00:00:00", RESIZE, 3), volume("c", "07T00:00:00", RESIZE, 2)]
+    history = [
+        volume("a", "05T00:00:00", CREATE, 1),
+        volume("b", "08T00:00:00", RESIZE, 3),
+        volume("c", "07T00:00:00", RESIZE, 2),
+    ]
     for number, order in enumerate(permutations(history)):
         for sent in order:
             send(reporting, sent | {"cloud": f"single-{number}"})
@@ -154,7 +162,13 @@ def test_s06_every_order_of_arrival_gives_the_same_row(reporting: Connection) ->
 
 def test_s10_the_future_is_refused_beyond_the_skew(reporting: Connection) -> None:
     """S10, rule 3: three minutes ahead is a clock, two days or the year 2206 is an error."""
-    stamps = ("2026-06-01T00:03:00Z", "2026-06-01T00:05:00Z", "2026-06-01T00:05:00.000001Z", "2026-06-03T00:00:00Z", "2206-01-01T00:00:00Z")
+    stamps = (
+        "2026-06-01T00:03:00Z",
+        "2026-06-01T00:05:00Z",
+        "2026-06-01T00:05:00.000001Z",
+        "2026-06-03T00:00:00Z",
+        "2206-01-01T00:00:00Z",
+    )
     batch = [event(stamp, "01T00:00:00", CREATE, timestamp=stamp) for stamp in stamps]
     assert statuses(send(reporting, *batch)) == ["accepted", "accepted", "clock_skew", "clock_skew", "clock_skew"]
     assert count(reporting, "rejected_events") == 3
@@ -201,9 +215,18 @@ def test_s12_a_server_with_the_name_of_a_flavor_only_is_not_lost(reporting: Conn
     sent = event("1", "01T00:00:00", create, resource_type="instance", payload={"flavor": "m1.large"})
     assert statuses(send(reporting, sent)) == ["accepted"]
     assert (current(reporting)["size"], current(reporting)["state"]) == ({}, "active")
-    half = event("2", "01T00:01:00", "compute.instance.exists", resource_type="instance", payload={"size": {"vcpus": 4}})
+    half = event(
+        "2", "01T00:01:00", "compute.instance.exists", resource_type="instance", payload={"size": {"vcpus": 4}}
+    )
     assert statuses(send(reporting, half)) == ["invalid_size"]
-    found = event("3", "01T00:02:00", "reconcile.update", resource_type="instance", source="reconciliation", payload={"size": LARGE})
+    found = event(
+        "3",
+        "01T00:02:00",
+        "reconcile.update",
+        resource_type="instance",
+        source="reconciliation",
+        payload={"size": LARGE},
+    )
     assert statuses(send(reporting, found)) == ["accepted"]
     assert (current(reporting)["size"], current(reporting)["has_synthetic"]) == (LARGE, True)
 
@@ -230,8 +253,11 @@ def test_s14_a_status_code_is_no_quantity(reporting: Connection) -> None:
 
 def test_s15_the_unit_is_in_the_schema(reporting: Connection) -> None:
     """S15: ram in MB is refused, not taken for GB: 8, not 8192 and not 8.192."""
+
     def instance(event_id: str, size: dict[str, Any]) -> dict[str, Any]:
-        return event(event_id, "01T00:00:00", "compute.instance.create.end", resource_type="instance", payload={"size": size})
+        return event(
+            event_id, "01T00:00:00", "compute.instance.create.end", resource_type="instance", payload={"size": size}
+        )
 
     labelled = {"vcpus": 4, "ram_mb": 8192, "disk_gb": 80}
     assert statuses(send(reporting, instance("1", labelled), instance("2", LARGE))) == ["invalid_size", "accepted"]
@@ -240,7 +266,9 @@ def test_s15_the_unit_is_in_the_schema(reporting: Connection) -> None:
 
 def test_rule_6_an_unknown_type_can_be_sent_again_after_the_registry_is_mended(reporting: Connection) -> None:
     """Rule 6: a dead letter keeps the bytes that are then taken."""
-    sent = event("1", "01T00:00:00", "share.create.end", resource_type="share", payload={"size": {"size_gb": Decimal("0.5")}})
+    sent = event(
+        "1", "01T00:00:00", "share.create.end", resource_type="share", payload={"size": {"size_gb": Decimal("0.5")}}
+    )
     assert statuses(send(reporting, sent)) == ["unknown_resource_type"]
     define_type(reporting, "openstack", "share", {"lifecycle": {"share.create.end": "create"}}, "test")
     row = reporting.execute("select raw from reporting.rejected_events").fetchone()
@@ -259,7 +287,12 @@ def test_rule_6_an_ignored_event_is_stored_and_never_folded(reporting: Connectio
 
 def test_rule_2_and_5_a_payload_is_kept_as_sent(reporting: Connection) -> None:
     """Rule 2: decimals keep their digits; rule 5: the rest of payload is kept."""
-    note = {"a": Decimal("0.10"), "b": Decimal("1E+2"), "c": 12345678901234567890, "d": ["ü", None, True, "\N{GRINNING FACE}"]}
+    note = {
+        "a": Decimal("0.10"),
+        "b": Decimal("1E+2"),
+        "c": 12345678901234567890,
+        "d": ["ü", None, True, "\N{GRINNING FACE}"],
+    }
     send(reporting, event("1", "01T00:00:00", CREATE, payload={"note": note}))
     row = reporting.execute("select payload::text from reporting.events").fetchone()
     assert row is not None
@@ -280,7 +313,9 @@ INVALID = {
     raw(event("half \ud800", "01T00:00:00", CREATE)): "invalid_event",
     raw(event("x" * 600, "01T00:00:00", CREATE)): "invalid_event",
     raw(event("deep", "01T00:00:00", CREATE, payload={"a": json.loads("[" * 40 + "]" * 40)})): "invalid_event",
-    raw(event("huge", "01T00:00:00", CREATE)).replace(b'"payload": {', b'"payload": {"a": 1e500'): "number_out_of_range",
+    raw(event("huge", "01T00:00:00", CREATE)).replace(
+        b'"payload": {', b'"payload": {"a": 1e500'
+    ): "number_out_of_range",
     raw(event("twice", "01T00:00:00", CREATE)).replace(b'{"event_id"', b'{"cloud": "x", "event_id"'): "invalid_json",
     raw(event("nan", "01T00:00:00", CREATE)).replace(b'"payload": {', b'"payload": {"a": NaN'): "invalid_json",
     raw(event("naive", "01T00:00:00", CREATE, timestamp="2026-03-01T00:00:00")): "invalid_timestamp",
@@ -353,7 +388,9 @@ def test_mapped_events_go_through_the_same_door(reporting: Connection) -> None:
 
 def test_large_inputs_are_cut_into_transactions(reporting: Connection) -> None:
     """Rule 22: no transaction holds more locks than a thousand resources need; twins meet across transactions."""
-    batch = [raw(event(str(number), "01T00:00:00", CREATE, f"v-{number}")) for number in range(EVENTS_PER_TRANSACTION + 1)]
+    batch = [
+        raw(event(str(number), "01T00:00:00", CREATE, f"v-{number}")) for number in range(EVENTS_PER_TRANSACTION + 1)
+    ]
     outcomes = door(reporting).ingest([*batch, batch[0]])
     assert statuses(outcomes) == ["accepted"] * len(batch) + ["deduplicated"]
     assert count(reporting, "pending_batches") == 2
@@ -369,7 +406,9 @@ def test_every_batch_is_announced_and_audited(reporting: Connection) -> None:
         "select distinct batch_id from reporting.event_ids inner join reporting.pending_batches using (batch_id)"
     ).fetchall()
     assert len(batches) == 1
-    audited = reporting.execute("select actor, action, detail from reporting.audit_log where actor = 'test' order by id").fetchall()
+    audited = reporting.execute(
+        "select actor, action, detail from reporting.audit_log where actor = 'test' order by id"
+    ).fetchall()
     assert audited == [
         ("test", "events.ingest", {"accepted": 1, "deduplicated": 1, "rejected": 1}),
         ("test", "events.ingest", {"accepted": 0, "deduplicated": 1, "rejected": 0}),
@@ -385,7 +424,11 @@ def test_nothing_is_nothing(reporting: Connection) -> None:
 @pytest.mark.parametrize("code", ["40001", "40P01", "53200"])
 def test_rule_22_a_transaction_that_fails_leaves_nothing_behind(reporting: Connection, code: str) -> None:
     """Rule 22: serialization, deadlock, memory: the sender is told to come again, and then everything is taken."""
-    batch = [event("1", "01T00:00:00", CREATE), b"{", event("2", "01T00:00:00", CREATE, "v-2", cloud="other")]
+    batch: list[dict[str, Any] | bytes] = [
+        event("1", "01T00:00:00", CREATE),
+        b"{",
+        event("2", "01T00:00:00", CREATE, "v-2", cloud="other"),
+    ]
     with failing(reporting, code), pytest.raises(Unavailable):
         send(reporting, *batch)
     for table in ("events", "event_ids", "clouds", "rejected_events", "pending_batches", "current_resources"):
@@ -416,7 +459,8 @@ class failing:  # noqa: N801 - reads as a word in a with statement
             f" $$ begin raise exception 'made to fail' using errcode = '{self._code}'; end $$".encode()
         )
         self._reporting.execute(
-            "create trigger fail after insert on reporting.pending_batches for each statement execute function public.fail()"
+            "create trigger fail after insert on reporting.pending_batches"
+            " for each statement execute function public.fail()"
         )
 
     def __exit__(self, *_: object) -> None:

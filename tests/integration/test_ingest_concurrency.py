@@ -13,7 +13,19 @@ from tally.services.projection import rebuild
 from tally.store.database import Connection, connected
 from tally.store.reporting.projection import lock
 from tests.bench.events import raw_events
-from tests.integration.sending import CLOUD, CREATE, DELETE, RESIZE, count, door, event, projection, raw, statuses, volume
+from tests.integration.sending import (
+    CLOUD,
+    CREATE,
+    DELETE,
+    RESIZE,
+    count,
+    door,
+    event,
+    projection,
+    raw,
+    statuses,
+    volume,
+)
 
 PATIENCE_SECONDS = 120
 
@@ -23,7 +35,15 @@ Process = subprocess.Popen[str]
 def history(resources: int, events_each: int) -> list[bytes]:
     """Events of several volumes, resource by resource."""
     return [
-        raw(volume(f"{number}-{step}", f"{step + 1:02d}T00:00:00", RESIZE if step else CREATE, step + 1, resource_id=f"v-{number}"))
+        raw(
+            volume(
+                f"{number}-{step}",
+                f"{step + 1:02d}T00:00:00",
+                RESIZE if step else CREATE,
+                step + 1,
+                resource_id=f"v-{number}",
+            )
+        )
         for number in range(resources)
         for step in range(events_each)
     ]
@@ -58,7 +78,9 @@ def results(process: Process) -> list[int]:
     return [int(number) for number in answer.split()]
 
 
-def run_together(repository: Path, url: str, folder: Path, loads: Sequence[Sequence[bytes]], per_batch: int) -> list[list[int]]:
+def run_together(
+    repository: Path, url: str, folder: Path, loads: Sequence[Sequence[bytes]], per_batch: int
+) -> list[list[int]]:
     """Run one process per load at the same time."""
     processes = [start(repository, url, folder / str(number), load, per_batch) for number, load in enumerate(loads)]
     for process in processes:
@@ -84,7 +106,7 @@ def test_rule_22_two_processes_with_the_same_events(
     """Rule 22: in opposite and in shuffled order, in batches that overlap: each event is accepted by exactly one."""
     raws = history(resources=40, events_each=25)
     shuffled = raws.copy()
-    random.Random(7).shuffle(shuffled)  # noqa: S311 - a test wants the same order again
+    random.Random(7).shuffle(shuffled)
     counts = run_together(repository, reporting_url, tmp_path, [raws, raws[::-1], shuffled], per_batch=83)
     assert [sum(column) for column in zip(*counts, strict=True)] == [1000, 2000, 0]
     assert_whole(reporting, 1000)
@@ -103,7 +125,7 @@ def test_rule_22_two_processes_with_interleaved_events(
 def test_rule_1_two_processes_that_disagree(
     reporting: Connection, reporting_url: str, repository: Path, tmp_path: Path
 ) -> None:
-    """Rule 1: the same ids with other content: of each id one is stored and the other a dead letter, not both, not none."""
+    """Rule 1: the same ids with other content: of each id one is stored, and the other is a dead letter."""
     one = [raw(volume(str(number), "01T00:00:00", CREATE, 1, resource_id=f"v-{number}")) for number in range(500)]
     other = [raw(volume(str(number), "01T00:00:00", CREATE, 2, resource_id=f"v-{number}")) for number in range(500)]
     counts = run_together(repository, reporting_url, tmp_path, [one, other[::-1]], per_batch=50)
@@ -117,7 +139,7 @@ def test_rule_22_a_rebuild_beside_ingestion(
 ) -> None:
     """Rule 22: the projection is replayed again and again while events arrive out of order."""
     raws = history(resources=40, events_each=25)
-    random.Random(8).shuffle(raws)  # noqa: S311 - a test wants the same order again
+    random.Random(8).shuffle(raws)
     process = start(repository, reporting_url, tmp_path / "raws", raws, 50)
     go(process)
     while process.poll() is None:
@@ -129,10 +151,10 @@ def test_rule_22_a_rebuild_beside_ingestion(
 def test_rule_22_a_process_that_is_killed_in_mid_batch(
     reporting: Connection, reporting_url: str, repository: Path, tmp_path: Path
 ) -> None:
-    """Rule 22: kill -9 after the events are written and before the projection is: the retry finds nothing, and takes all."""
+    """Rule 22: kill -9 after the events are written, before the projection is: a retry finds nothing and takes all."""
     raws = history(resources=20, events_each=5)
     process = start(repository, reporting_url, tmp_path / "raws", raws, 60)
-    with locked(reporting_url, (CLOUD, "volume", "v-19")):   # in the second batch
+    with locked(reporting_url, (CLOUD, "volume", "v-19")):  # in the second batch
         go(process)
         wait_until_somebody_waits(reporting)
         process.kill()

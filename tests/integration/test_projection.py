@@ -54,10 +54,12 @@ def test_rule_11_the_projection_can_be_rebuilt_whole(reporting: Connection) -> N
     """Rule 11: after every row was spoiled, lost or made up, the same rows stand there as before."""
     door(reporting).ingest(list(raw_events(3000, 700)))
     before = projection(reporting)
-    reporting.execute("update reporting.current_resources set size = '{\"size_gb\": 0}', last_state = 'x' where resource_id < '8'")
+    reporting.execute(
+        "update reporting.current_resources set size = '{\"size_gb\": 0}', last_state = 'x' where resource_id < '8'"
+    )
     reporting.execute("delete from reporting.current_resources where resource_id > 'c'")
     reporting.execute(
-        "insert into reporting.current_resources select (jsonb_populate_record(c, '{\"resource_id\": \"made up\"}')).*"
+        'insert into reporting.current_resources select (jsonb_populate_record(c, \'{"resource_id": "made up"}\')).*'
         " from reporting.current_resources as c limit 1"
     )
     assert projection(reporting) != before
@@ -77,7 +79,9 @@ def test_rule_11_one_cloud_can_be_rebuilt_alone(reporting: Connection) -> None:
 
 def test_rule_6_a_rebuild_follows_the_registry(reporting: Connection) -> None:
     """Rule 6: what an event type does is the registry's word, also for what is stored; what it forgot does nothing."""
-    define_type(reporting, "test", "thing", {"lifecycle": {"a": {"effect": "create", "state": "x"}, "b": "delete"}}, "test")
+    define_type(
+        reporting, "test", "thing", {"lifecycle": {"a": {"effect": "create", "state": "x"}, "b": "delete"}}, "test"
+    )
     thing = {"platform": "test", "cloud": "t", "resource_type": "thing"}
     send(reporting, event("1", "01T00:00:00", "a", **thing), event("2", "02T00:00:00", "b", **thing))
     define_type(reporting, "test", "thing", {"lifecycle": {"a": {"effect": "create", "state": "y"}}}, "test")

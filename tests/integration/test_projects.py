@@ -22,12 +22,16 @@ def create(reporting: Connection, external_id: str, **changes: Any) -> Project:
     return create_project(reporting, external_id=external_id, actor="test", **fields)
 
 
-def connect(reporting: Connection, source: str, target: str, since: str = "2026-01-01", until: str | None = None, **changes: Any) -> Relation:
+def connect(
+    reporting: Connection, source: str, target: str, since: str = "2026-01-01", until: str | None = None, **changes: Any
+) -> Relation:
     """Relate two projects of the cloud "os" from a day to a day."""
     fields = {"relation_type": TENANT, "metadata": {}} | changes
     valid_to = None if until is None else parse_instant(f"{until}T00:00:00Z")
     valid_from = parse_instant(f"{since}T00:00:00Z")
-    return relate(reporting, f"os/{source}", f"os/{target}", valid_from=valid_from, valid_to=valid_to, actor="test", **fields)
+    return relate(
+        reporting, f"os/{source}", f"os/{target}", valid_from=valid_from, valid_to=valid_to, actor="test", **fields
+    )
 
 
 @pytest.fixture
@@ -42,7 +46,9 @@ def test_a_project_is_registered_once(reporting: Connection) -> None:
     assert create(reporting, "p/1", name="One", metadata={"rate": 0.50, "cost_center": 4711}) == first
     assert list_projects(reporting) == [first]
     assert first.address == "os/p/1"
-    audited = reporting.execute("select actor, action, subject from reporting.audit_log where action like 'project.%'").fetchall()
+    audited = reporting.execute(
+        "select actor, action, subject from reporting.audit_log where action like 'project.%'"
+    ).fetchall()
     assert audited == [("test", "project.create", "os/p/1")]
 
 
@@ -99,7 +105,16 @@ def test_what_makes_no_sense_is_refused(reporting: Connection) -> None:
     with pytest.raises(InvalidInput, match="not after"):
         connect(reporting, "a", "b", "2026-01-01", "2026-01-01")
     with pytest.raises(InvalidInput, match="zone"):
-        relate(reporting, "os/a", "os/b", TENANT, parse_instant("2026-01-01T00:00:00Z").replace(tzinfo=None), None, {}, "test")
+        relate(
+            reporting,
+            "os/a",
+            "os/b",
+            TENANT,
+            parse_instant("2026-01-01T00:00:00Z").replace(tzinfo=None),
+            None,
+            {},
+            "test",
+        )
     assert list_relations(reporting) == []
 
 
@@ -144,13 +159,20 @@ def test_closing_appends_a_version(reporting: Connection) -> None:
     assert (closed.version, closed.valid_to) == (2, end)
     assert close_relation(reporting, relation.id, end, "test") == closed
     assert list_relations(reporting) == [closed]
-    versions = reporting.execute("select version, valid_to from reporting.project_relations order by version").fetchall()
+    versions = reporting.execute(
+        "select version, valid_to from reporting.project_relations order by version"
+    ).fetchall()
     assert versions == [(1, None), (2, end)]
-    for statement in ("update reporting.project_relations set valid_to = now()", "delete from reporting.project_relations"):
+    for statement in (
+        "update reporting.project_relations set valid_to = now()",
+        "delete from reporting.project_relations",
+    ):
         with pytest.raises(psycopg.Error) as refusal:
             reporting.execute(statement.encode())
         assert refusal.value.sqlstate == "TA001"
-    audited = reporting.execute("select action from reporting.audit_log where action like 'relation.%' order by id").fetchall()
+    audited = reporting.execute(
+        "select action from reporting.audit_log where action like 'relation.%' order by id"
+    ).fetchall()
     assert audited == [("relation.create",), ("relation.close",)]
 
 

@@ -64,7 +64,8 @@ def test_an_operators_definition_is_never_overridden(reporting: Connection) -> N
     assert load_builtin_types(reporting) == []
     assert "a" in current_registry(reporting)["openstack", "image"].lifecycle
     row = reporting.execute(
-        "select origin from reporting.resource_types where platform = 'openstack' and resource_type = 'volume' order by version desc"
+        "select origin from reporting.resource_types"
+        " where platform = 'openstack' and resource_type = 'volume' order by version desc"
     ).fetchone()
     assert row == ("operator",)
 

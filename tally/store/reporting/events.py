@@ -8,8 +8,8 @@ from tally.domain.event import Event
 from tally.store.database import Connection
 from tally.store.json_text import read_json
 
-Identity = tuple[str, str]           # (cloud, event_id)
-Resource = tuple[str, str, str]      # (cloud, resource_type, resource_id)
+Identity = tuple[str, str]  # (cloud, event_id)
+Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 
 
 class NewEvent(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from tally.domain.timeline import Projection
 from tally.store.database import Connection
-from tally.store.reporting.events import Resource, transposed
 from tally.store.json_text import read_json
+from tally.store.reporting.events import Resource, transposed
 
 
 class ProjectionRow(NamedTuple):
@@ -159,4 +159,6 @@ def _columns(row: ProjectionRow) -> tuple[object, ...]:
 
 def _projection(row: Sequence[Any]) -> Projection:
     project_id, event_id, event_type, at, state, size, created_at, deleted_at, synthetic = row
-    return Projection(project_id, event_id, event_type, at, {}, state, read_json(size), created_at, deleted_at, synthetic)
+    return Projection(
+        project_id, event_id, event_type, at, {}, state, read_json(size), created_at, deleted_at, synthetic
+    )

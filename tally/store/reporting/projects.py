@@ -8,7 +8,7 @@ from tally.domain.graph import Relation
 from tally.store.database import Connection
 from tally.store.json_text import read_json, write_json
 
-_LOCK = 0x7A11_0002   # one writer of projects and relations at a time: cycles are judged over all of them
+_LOCK = 0x7A11_0002  # one writer of projects and relations at a time: cycles are judged over all of them
 
 
 class ProjectRow(NamedTuple):

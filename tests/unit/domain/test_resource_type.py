@@ -28,7 +28,9 @@ def test_a_lifecycle_says_what_an_event_type_does() -> None:
     assert read().transition("volume.delete.end") == Transition(Effect.DELETE)
 
 
-@pytest.mark.parametrize("event_type", ["volume.create", "volume.create.end.", "VOLUME.CREATE.END", "snapshot.delete.end"])
+@pytest.mark.parametrize(
+    "event_type", ["volume.create", "volume.create.end.", "VOLUME.CREATE.END", "snapshot.delete.end"]
+)
 def test_nothing_is_guessed_from_names(event_type: str) -> None:
     """Rule 6: an unknown event type is refused with its own reason."""
     with pytest.raises(InvalidEvent) as refusal:

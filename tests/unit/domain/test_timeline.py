@@ -27,7 +27,7 @@ def at(clock: str) -> datetime:
 
 def step(clock: str, effect: str, event_id: str = "", **fields: Any) -> Step:
     """A step of the collector; without an id it is named by its effect and time."""
-    defaults = {"synthetic": False, "project_id": "p1", "size": None, "state": None, "payload": {}}
+    defaults: dict[str, Any] = {"synthetic": False, "project_id": "p1", "size": None, "state": None, "payload": {}}
     known = Effect(effect)
     return Step(at(clock), event_id or f"{effect} {clock}", f"thing.{effect}", known, **(defaults | fields))
 
@@ -66,7 +66,9 @@ def test_s01_a_sample_after_the_delete_does_not_reopen() -> None:
 @pytest.mark.parametrize("effect", ["update", "usage"])
 def test_s01_nothing_but_a_create_reopens(effect: str) -> None:
     """S01, rule 9: an update or usage stamped after the delete changes nothing but what was heard last."""
-    row = replayed(step("06:00:00", "create", size=SMALL), step("07:00:00", "delete"), step("08:00:00", effect, size=LARGE))
+    row = replayed(
+        step("06:00:00", "create", size=SMALL), step("07:00:00", "delete"), step("08:00:00", effect, size=LARGE)
+    )
     assert (row.deleted_at, row.size, row.last_event_at) == (at("07:00:00"), SMALL, at("08:00:00"))
 
 
@@ -128,7 +130,11 @@ def test_rule_9_a_life_can_begin_with_an_update() -> None:
 
 def test_rule_9_only_create_and_update_change_the_owner() -> None:
     """Rule 9: a delete in the name of another project leaves the owner."""
-    row = replayed(step("01:00:00", "create"), step("02:00:00", "usage", project_id="p2"), step("03:00:00", "delete", project_id="p3"))
+    row = replayed(
+        step("01:00:00", "create"),
+        step("02:00:00", "usage", project_id="p2"),
+        step("03:00:00", "delete", project_id="p3"),
+    )
     assert row.project_id == "p1"
 
 

@@ -33,7 +33,7 @@ def resource_type(**changes: Any) -> ResourceType:
 def check(payload: str, effect: str = "create", rules: PayloadRules | None = None, **changes: Any) -> None:
     """Judge a payload."""
     fields = ("event_id", "event_type", "platform", "cloud", "resource_type", "resource_id", "project_id")
-    event = {name: "x" for name in fields} | {"timestamp": "2026-03-01T00:00:00Z", "payload": decode_json(payload.encode())}
+    event = dict.fromkeys(fields, "x") | {"timestamp": "2026-03-01T00:00:00Z", "payload": decode_json(payload.encode())}
     (rules or PayloadRules()).check(parse_event(event), Transition(Effect(effect)), resource_type(**changes))
 
 
