@@ -1,0 +1,93 @@
+"""The invariants as blocking asset checks: a violation ends the run, names the rows and says what to do (rule 16).
+
+Which invariants gate which step is said here; what they are, in tally.store.metering.checks.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSpec,
+    MarkdownMetadataValue,
+    MetadataValue,
+    multi_asset_check,
+)
+
+from assets.partitions import running
+from resources.databases import Metering
+from resources.expectations import Expectations, Verdict
+from resources.installation import Installation
+from tally.domain.run import Check
+from tally.services import runs
+from tally.store.metering.checks import Invariant, invariant
+
+GATES = {
+    "usage": (
+        "no_gap",
+        "no_overlap",
+        "coverage",
+        "traceability",
+        "count_is_one",
+        "no_negative_usage",
+        "projection_matches_timelines",
+    ),
+    "rating": ("no_negative_amount", "amount_is_rounded_exact_amount", "every_priced_quantity_is_rated"),
+    "bills": ("bills_equal_line_items",),
+}
+_ALSO_READ = {"projection_matches_timelines": ["current_resources"], "coverage": ["raw_events"]}
+_SHOWN = 20
+
+
+def invariant_checks() -> list[AssetChecksDefinition]:
+    """One definition per gate: its invariants are validated together."""
+    return [_gate(asset, [invariant(name) for name in names]) for asset, names in GATES.items()]
+
+
+def _gate(asset: str, invariants: Sequence[Invariant]) -> AssetChecksDefinition:
+    @multi_asset_check(
+        name=f"check_{asset}",
+        specs=[
+            AssetCheckSpec(
+                i.name, asset=asset, blocking=True, description=i.truth, additional_deps=_ALSO_READ.get(i.name)
+            )
+            for i in invariants
+        ],
+    )
+    def check(
+        context: AssetCheckExecutionContext, metering: Metering, installation: Installation, expectations: Expectations
+    ) -> Iterator[AssetCheckResult]:
+        run = running(context, metering, installation)
+        with runs.making(metering.connection, run):
+            verdicts = expectations.validate_queries({i.name: i.query(run.id) for i in invariants})
+        checks = [_check(verdict) for verdict in verdicts]
+        runs.record_checks(metering.connection, run, checks)
+        for i, verdict, verdict_check in zip(invariants, verdicts, checks, strict=True):
+            yield AssetCheckResult(
+                asset_key=asset,
+                check_name=i.name,
+                passed=verdict.passed,
+                description=None if verdict.passed else f"{verdict_check.detail}. {i.remedy}",
+                metadata={"run_id": str(run.id), "violations": verdict.violations}
+                | ({} if verdict.passed else {"rows": _table(verdict), "remedy": i.remedy}),
+            )
+
+    return check
+
+
+def _check(verdict: Verdict) -> Check:
+    if verdict.passed:
+        return Check(verdict.name, True, 0, "")
+    first = verdict.first_rows[0]
+    where = " ".join(str(first[column]) for column in ("cloud", "resource_type", "subject") if first[column])
+    others = f" (and {verdict.violations - 1} more)" if verdict.violations > 1 else ""
+    return Check(verdict.name, False, verdict.violations, f"{where}: {first['detail']}{others}")
+
+
+def _table(verdict: Verdict) -> MarkdownMetadataValue:
+    columns = ("cloud", "resource_type", "subject", "detail")
+    rows = ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in verdict.first_rows[:_SHOWN]]
+    more = verdict.violations - len(rows)
+    head = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    return MetadataValue.md("\n".join([*head, *rows, *([f"\nand {more} more"] if more > 0 else [])]))

@@ -1,0 +1,80 @@
+"""What a run reads: the events and the projection, copied in one snapshot, and the prices of the month."""
+
+from collections.abc import Iterator
+
+from dagster import AssetExecutionContext, AssetSpec, MaterializeResult, asset, multi_asset
+
+from assets.partitions import MONTHS
+from resources.clock import Clock
+from resources.databases import Metering
+from resources.installation import Installation
+from tally.domain.instants import format_instant
+from tally.services import runs
+from tally.services.pricing import version_for
+from tally.store.metering.load import count_loaded
+
+
+@multi_asset(
+    name="load",
+    specs=[
+        AssetSpec(
+            "raw_events",
+            description="All events that have arrived, of whatever month: copied by arrival, stamped with a load id. "
+            "Begins a run of the month, whose inputs are frozen by that id.",
+            kinds={"postgres"},
+        ),
+        AssetSpec(
+            "current_resources",
+            description="The projection of the reporting database, copied in the same snapshot as the events.",
+            kinds={"postgres"},
+        ),
+    ],
+    partitions_def=MONTHS,
+    group_name="load",
+)
+def load(
+    context: AssetExecutionContext, metering: Metering, installation: Installation, clock: Clock
+) -> Iterator[MaterializeResult[None]]:
+    """Copy what has arrived, and begin a run of the month."""
+    period = installation.period(context.partition_key)
+    with metering.reporting() as reporting:
+        run = runs.start(reporting, metering.connection, period, clock.now)
+    counts = count_loaded(metering.connection, run.load_id)
+    yield MaterializeResult(
+        asset_key="raw_events",
+        metadata={
+            "run_id": str(run.id),
+            "load_id": run.load_id,
+            "events_loaded": counts.new_events,
+            "dagster/row_count": counts.events,
+            "registry_version": run.registry_version,
+            "metered_to": format_instant(run.metered_to),
+            "preliminary": run.preliminary,
+            "inputs_hash": str(run.inputs_hash),
+        },
+    )
+    yield MaterializeResult(
+        asset_key="current_resources",
+        metadata={"load_id": run.load_id, "dagster/row_count": counts.resources},
+    )
+
+
+@asset(
+    partitions_def=MONTHS,
+    group_name="load",
+    kinds={"yaml"},
+    description="The price version that holds for the month. Versions are files that are never edited.",
+)
+def prices(
+    context: AssetExecutionContext, metering: Metering, installation: Installation
+) -> MaterializeResult[None]:
+    """Name the price version of the month."""
+    version = version_for(metering.connection, installation.period(context.partition_key))
+    return MaterializeResult(
+        metadata={
+            "pricing_version": version.version,
+            "pricing_hash": version.content_hash,
+            "currency": version.currency,
+            "dagster/row_count": len(version.prices),
+        }
+    )

@@ -1,0 +1,67 @@
+"""The databases of the installation, and the one connection that a metering run holds from its start to its end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
+from pydantic import PrivateAttr
+
+from tally.services.runs import metering_lock
+from tally.settings import Settings
+from tally.store.database import Connection, connected
+from tally.store.embedded import EmbeddedServer
+
+
+class Databases(ConfigurableResource):  # type: ignore[type-arg]
+    """URLs of the reporting and the metering database.
+
+    What is left empty comes from the environment, and what is empty there too is the embedded server of TALLY_HOME,
+    which must be running. So the URLs of an installation never become configuration that Dagster shows or stores.
+    """
+
+    reporting_url: str = ""
+    metering_url: str = ""
+
+    def reporting(self) -> str:
+        """URL of the reporting database."""
+        settings = Settings.from_environment()
+        return self.reporting_url or settings.reporting_url or EmbeddedServer(settings.home).url("tally_reporting")
+
+    def metering(self) -> str:
+        """URL of the metering database."""
+        settings = Settings.from_environment()
+        return self.metering_url or settings.metering_url or EmbeddedServer(settings.home).url("tally_metering")
+
+
+class Metering(ConfigurableResource):  # type: ignore[type-arg]
+    """A connection to the metering database that holds the metering lock for the whole Dagster run.
+
+    Dagster opens a resource once per process: with the in-process executor, once per run. If the process is killed,
+    the connection and with it the lock are gone.
+    """
+
+    databases: ResourceDependency[Databases]
+    _connection: Connection | None = PrivateAttr(default=None)
+
+    @contextmanager
+    def yield_for_execution(self, context: InitResourceContext) -> Iterator["Metering"]:
+        """Hold the lock while the run lasts, whether it succeeds or fails."""
+        with connected(self.databases.metering()) as connection:
+            if context.log:
+                context.log.info("waiting for the right to meter: one run at a time")
+            with metering_lock(connection):
+                self._connection = connection
+                yield self
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that holds the lock."""
+        if self._connection is None:
+            raise RuntimeError("the metering connection exists only while a run executes")
+        return self._connection
+
+    @contextmanager
+    def reporting(self) -> Iterator[Connection]:
+        """A connection to the reporting database for a block."""
+        with connected(self.databases.reporting()) as connection:
+            yield connection

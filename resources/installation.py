@@ -1,0 +1,26 @@
+"""What the installation decides about periods: their zone and their grace. Default: tally.settings."""
+
+from datetime import timedelta
+
+from dagster import ConfigurableResource
+
+from tally.domain.period import BillingPeriod
+from tally.settings import Settings
+
+
+class Installation(ConfigurableResource):  # type: ignore[type-arg]
+    """Zone and grace of the billing periods; what is left empty comes from the environment."""
+
+    zone: str = ""
+    grace_hours: int | None = None
+
+    def period(self, partition_key: str) -> BillingPeriod:
+        """The billing period of a partition such as 2026-03."""
+        return BillingPeriod.parse(partition_key, self.zone or Settings.from_environment().zone)
+
+    @property
+    def grace(self) -> timedelta:
+        """How long after its end a period waits before it can be finalized."""
+        if self.grace_hours is None:
+            return Settings.from_environment().grace
+        return timedelta(hours=self.grace_hours)

@@ -1,0 +1,48 @@
+"""The code location, assembled. Assets, checks, jobs and resources are defined in the modules they are taken from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dagster import Definitions, in_process_executor
+
+from assets import events, ledger
+from assets.checks import invariant_checks
+from assets.models import model_assets
+from resources.clock import Clock
+from resources.databases import Databases, Metering
+from resources.dbt import Dbt, manifest_path
+from resources.expectations import Expectations
+from resources.installation import Installation
+from tally_dagster.jobs import close_month, finalize_month
+from tally_dagster.progress import progress
+
+
+def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> Definitions:
+    """All definitions; tests override resources such as ``databases`` and ``clock``."""
+    databases = (resource_overrides or {}).get("databases", Databases())
+    resources = {
+        "databases": databases,
+        "metering": Metering(databases=databases),
+        "dbt": Dbt(databases=databases),
+        "expectations": Expectations(databases=databases),
+        "installation": Installation(),
+        "clock": Clock(),
+    }
+    return Definitions(
+        assets=[
+            events.load,
+            events.prices,
+            *model_assets(manifest_path()),
+            ledger.usage_records,
+            ledger.rated_records,
+            ledger.bills,
+            ledger.completed_run,
+            ledger.finalized_period,
+        ],
+        asset_checks=invariant_checks(),
+        jobs=[close_month, finalize_month],
+        resources=resources | dict(resource_overrides or {}),
+        loggers={"progress": progress},
+        # One process per run, also for what is materialized by hand: the metering lock belongs to a connection.
+        executor=in_process_executor,
+    )

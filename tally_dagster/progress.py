@@ -1,0 +1,46 @@
+"""A Dagster logger for a person who waits: one line a step on stderr, everything into a file."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dagster import DagsterEventType, InitLoggerContext, logger
+
+_LINES = {
+    DagsterEventType.STEP_START: "{step} ...",
+    DagsterEventType.STEP_SUCCESS: "{step} done",
+    DagsterEventType.STEP_FAILURE: "{step} FAILED",
+    DagsterEventType.STEP_SKIPPED: "{step} skipped",
+}
+
+
+@logger({"log_file": str}, description="One line a step on stderr; everything into log_file.")
+def progress(context: InitLoggerContext) -> logging.Logger:
+    """Log a run for a person who waits for it."""
+    log_file = Path(context.logger_config["log_file"])
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    made = logging.Logger("tally", level=logging.DEBUG)
+    everything = logging.FileHandler(log_file, encoding="utf-8")
+    everything.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    made.addHandler(everything)
+    made.addHandler(_StepLines())
+    return made
+
+
+class _StepLines(logging.Handler):
+    """Writes to a duplicate of stderr: while a step runs, Dagster may redirect the original into its own store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stderr = os.fdopen(os.dup(sys.stderr.fileno()), "w")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line if the record is the event of a step."""
+        meta: dict[str, Any] = getattr(record, "dagster_meta", {})
+        event = meta.get("dagster_event")
+        line = _LINES.get(event.event_type) if event is not None else None
+        if line is not None:
+            self._stderr.write(line.format(step=event.step_key) + "\n")
+            self._stderr.flush()
