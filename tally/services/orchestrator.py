@@ -36,21 +36,33 @@ NO_TELEMETRY = {
 }
 
 
-def run_job(settings: Settings, databases: Databases, job: str, period: str, *, actor: str) -> None:
+def run_job(
+    settings: Settings, databases: Databases, job: str, period: str, *, actor: str, say: Callable[[str], None]
+) -> None:
     """Run a job for a period in a process of its own and wait for it.
 
-    The process is ``python -m tally_dagster.launch JOB PERIOD --actor ACTOR``: it exits with 0, or with 1 after a last
-    line to stderr that says why. Its output goes to TALLY_HOME/logs/JOB-PERIOD.log.
+    The process is ``python -m tally_dagster.launch JOB PERIOD --actor ACTOR``. What it writes to stderr is progress,
+    passed to ``say``; it exits with 0, or with 1 after a last line that says why.
+    Its log is TALLY_HOME/logs/JOB-PERIOD.log.
 
     Raises:
         Refused: with that line and the path of the log.
     """
     log = _logs(settings) / f"{job}-{period}.log"
     command = [sys.executable, "-m", "tally_dagster.launch", job, period, "--actor", actor]
-    with log.open("wb") as output, _process(command, _environment(settings, databases), output.fileno()) as process:
+    environment = _environment(settings, databases) | {"PYTHONWARNINGS": "ignore"}
+    last = ""
+    with _process(command, environment, subprocess.DEVNULL, subprocess.PIPE) as process:
+        for raw in process.stderr or ():
+            line = raw.decode("utf-8", "replace").rstrip()
+            if last:
+                say(last)
+            last = line or last
         status = process.wait()
     if status != 0:
-        raise Refused(f"{job} of {period} failed", [_last_line(log) or f"exit code {status}", f"its log is {log}"])
+        raise Refused(last or f"{job} of {period} ended with exit code {status}", [f"see {log}"])
+    if last:
+        say(last)
 
 
 def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> None:
@@ -74,7 +86,7 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
         processes = {}
         for name, command in commands.items():
             output = stack.enter_context((logs / f"{name}.log").open("wb"))
-            processes[name] = stack.enter_context(_process(command, environment, output.fileno()))
+            processes[name] = stack.enter_context(_process(command, environment, output.fileno(), subprocess.STDOUT))
         _wait_for(address, processes, logs)
         say(f"Dagster   {address}")
         say(f"Data      {settings.home}")
@@ -120,7 +132,7 @@ def _logs(settings: Settings) -> Path:
 
 @contextmanager
 def _process(
-    command: Sequence[str], environment: Mapping[str, str], output: int
+    command: Sequence[str], environment: Mapping[str, str], output: int, errors: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a program in a process group of its own, which is gone when the block ends, however it ends."""
     process = subprocess.Popen(
@@ -128,7 +140,7 @@ def _process(
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
-        stderr=output,
+        stderr=errors,
         start_new_session=True,
     )
     try:

@@ -1,0 +1,312 @@
+"""The command line: reads arguments, calls services, prints. No rule of metering or billing stands here.
+
+Exit codes: 0 done, 1 refused or failed (or events were rejected), 2 wrong usage, 130 interrupted. An error is one line
+on stderr. Tables and documents go to stdout, progress to stderr.
+"""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Annotated
+
+import typer
+
+from tally import __version__, tables, terminal
+from tally.domain.errors import Refused
+from tally.domain.instants import parse_instant
+from tally.domain.period import BillingPeriod
+from tally.services import bills as bill_service
+from tally.services import finalize as finalize_service
+from tally.services import installation, orchestrator
+from tally.services import projects as project_service
+from tally.services import runs as run_service
+from tally.services.demo import PERIOD as EXAMPLE_PERIOD
+from tally.services.demo import load_example
+from tally.services.documents import write_documents
+from tally.services.ingest import Ingest
+from tally.services.ingest_files import Format, Summary, ingest_stream
+from tally.settings import Settings
+from tally.store.database import Connection, connected
+
+app = typer.Typer(
+    help="Meter and rate cloud resources from their lifecycle events: provable, closable, correctable bills.",
+    epilog="Times are UTC, ISO 8601. Settings are TALLY_* variables: docs/reference/settings.md.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+project_app = typer.Typer(help="Register projects and say how they relate: who pays for whom.", no_args_is_help=False)
+app.add_typer(project_app, name="project")
+
+Period = Annotated[str, typer.Argument(metavar="PERIOD", help="A month such as 2026-03.", show_default=False)]
+Metadata = Annotated[str, typer.Option(help='A JSON object, such as \'{"cost_centre": "4711"}\'.', metavar="JSON")]
+
+
+def main() -> None:
+    """Run a command and exit; whatever goes wrong is one line on stderr."""
+    signal.signal(signal.SIGTERM, terminal.terminated)
+    try:
+        status = app(standalone_mode=False) or 0
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - the last door: no traceback leaves it
+        status = terminal.report(error)
+    sys.exit(status)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Show the help where no command is named."""
+    if version:
+        typer.echo(f"tally {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command(
+    epilog="Examples:  tally ingest events.jsonl   |   tally ingest --format nova --cloud os-prod-eu1 nova.log"
+)
+def ingest(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files to read; - is standard input.")],
+    form: Annotated[
+        Format, typer.Option("--format", help="JSON lines of Tally events, or notifications of OpenStack nova.")
+    ] = Format.TALLY,
+    cloud: Annotated[str, typer.Option(help="The cloud that sent the notifications; events name it themselves.")] = "",
+) -> None:
+    """Take events in. A repeated event is counted, not stored; what is rejected is kept as a dead letter.
+
+    Exits with 1 if anything was rejected, and says why.
+    """
+    if (form is Format.NOVA) != bool(cloud):
+        raise typer.BadParameter("--format nova needs --cloud, and events name their cloud themselves")
+    settings = Settings.from_environment()
+    summary = Summary()
+    with ExitStack() as stack:
+        streams = [(name, stack.enter_context(terminal.opened(name))) for name in files]
+        databases = stack.enter_context(installation.running(settings))
+        reporting = stack.enter_context(connected(databases.reporting_url))
+        door = Ingest(reporting, clock=terminal.now, clock_skew=settings.clock_skew, actor=terminal.actor())
+        for name, stream in streams:
+            with terminal.progress(name, stream) as progress, terminal.readable(name):
+                ingest_stream(door, stream, form, cloud, summary, progress)
+    tables.summary(terminal.out(), summary)
+    if summary.rejected:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Examples:  tally close 2026-03   |   tally close 2026-03 --finalize")
+def close(
+    period: Period,
+    finalize: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--finalize", help="Then make it immutable, if nothing speaks against it.")
+    ] = False,
+) -> None:
+    """Meter, rate and bill a month with everything that has arrived. A later close replaces it, until it is finalized.
+
+    A month that has not ended is metered to date, and cannot be finalized.
+    """
+    settings, month = _month(period)
+    with installation.running(settings) as databases:
+        _job(settings, databases, "close_month", month)
+        if finalize:
+            _job(settings, databases, "finalize_month", month)
+        with connected(databases.metering_url) as metering:
+            tables.bills(terminal.out(), bill_service.bills(metering, month))
+
+
+@app.command(
+    epilog="Example:  tally finalize 2026-03 --waive unpriced --reason 'free until May, see contract 12'",
+)
+def finalize(
+    period: Period,
+    waive: Annotated[list[str] | None, typer.Option(metavar="KIND", help="Let findings of this kind pass.")] = None,
+    reason: Annotated[str, typer.Option(help="Why they may pass; it is recorded with your name.")] = "",
+) -> None:
+    """Make a closed month immutable, after its end and grace.
+
+    Refused, with the reasons, while anything speaks against it.
+    """
+    if bool(waive) != bool(reason):
+        raise typer.BadParameter("--waive and --reason come together")
+    settings, month = _month(period)
+    with installation.running(settings) as databases:
+        with connected(databases.metering_url) as metering:
+            for kind in waive or []:
+                finalize_service.waive(metering, month, kind, reason, terminal.actor())
+        _job(settings, databases, "finalize_month", month)
+    terminal.out().print(f"{month} is finalized: its records never change again.")
+
+
+@app.command(
+    epilog="Examples:  tally bill 2026-03   |   tally bill 2026-03 --project os-prod-eu1/proj-456 --format json"
+)
+def bill(
+    period: Period,
+    project: Annotated[str, typer.Option(help="One project, as cloud/project or by its id alone.")] = "",
+    form: Annotated[
+        tables.BillFormat,
+        typer.Option("--format", help="A table, or the documents: a list, or with --project the one document."),
+    ] = tables.BillFormat.TABLE,
+) -> None:
+    """Print the bills of a closed month."""
+    settings, month = _month(period)
+    with installation.running(settings) as databases, connected(databases.metering_url) as metering:
+        rows = bill_service.bills(metering, month, project or None)
+    if form is tables.BillFormat.TABLE:
+        tables.bills(terminal.out(), rows)
+        return
+    if project and len(rows) > 1:
+        raise Refused(f"project {project}", [f"{row.cloud}/{row.project_id} has a bill; name one" for row in rows])
+    typer.echo(rows[0].document if project else "[" + ",\n".join(row.document.rstrip() for row in rows) + "]")
+
+
+@app.command()
+def periods() -> None:
+    """List the months that were closed, and where each stands: open, grace, closable or finalized."""
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases, connected(databases.metering_url) as metering:
+        tables.periods(terminal.out(), run_service.periods(metering, settings.grace, terminal.now))
+
+
+@app.command()
+def runs(
+    period: Annotated[str, typer.Argument(metavar="[PERIOD]", help="Only the runs of this month.")] = "",
+) -> None:
+    """List the runs, the newest first: what each read, what became of it, and why it failed."""
+    month = _month(period)[1] if period else None
+    with (
+        installation.running(Settings.from_environment()) as databases,
+        connected(databases.metering_url) as metering,
+    ):
+        tables.runs(terminal.out(), run_service.runs(metering, month))
+
+
+@app.command()
+def up() -> None:
+    """Run PostgreSQL, the Dagster webserver and its daemon until Ctrl-C, which stops everything."""
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases, suppress(KeyboardInterrupt):
+        orchestrator.up(settings, databases, terminal.out().print)
+
+
+@app.command()
+def demo() -> None:
+    """Take in the example month, close it, and show its bills. Nothing is left running."""
+    settings, month = _month(EXAMPLE_PERIOD)
+    with installation.running(settings) as databases:
+        with connected(databases.reporting_url) as reporting:
+            tables.summary(terminal.out(), load_example(reporting, settings, terminal.actor(), terminal.now))
+        with connected(databases.metering_url) as metering:
+            finalized = any(run.status == "finalized" for run in run_service.runs(metering, month))
+        if finalized:
+            terminal.err().print(f"{month} is finalized already: these are its bills.")
+        else:
+            _job(settings, databases, "close_month", month)
+        with connected(databases.metering_url) as metering:
+            rows = bill_service.bills(metering, month)
+    tables.bills(terminal.out(), rows, write_documents(rows, settings.home / "bills" / str(month)))
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the databases up to date, and say what was changed."""
+    with installation.serving(Settings.from_environment()) as databases:
+        tables.prepared(terminal.out(), installation.prepare(databases))
+
+
+@project_app.callback(invoke_without_command=True)
+def project_root(context: typer.Context) -> None:
+    """Show the help where no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@project_app.command(
+    "create", epilog="Example:  tally project create os-prod-eu1/proj-456 --platform openstack --name 'Web shop'"
+)
+def project_create(
+    project: Annotated[str, typer.Argument(metavar="CLOUD/PROJECT", help="The cloud, and the project's id in it.")],
+    platform: Annotated[str, typer.Option(help="openstack, hetzner, stackit, ionos, gardener or harbor.")],
+    name: Annotated[str, typer.Option(help="What people call it.")] = "",
+    metadata: Metadata = "{}",
+) -> None:
+    """Register a project, and its cloud if that is new. The same project again changes nothing."""
+    cloud, slash, external_id = project.partition("/")
+    if not slash:
+        raise typer.BadParameter(f"{project!r} is no project; write cloud/project")
+    with _reporting() as (_, reporting):
+        created = project_service.create_project(
+            reporting, platform, cloud, external_id, name or None, terminal.json_object(metadata), terminal.actor()
+        )
+    terminal.out().print(f"{created.address} {created.id}")
+
+
+@project_app.command(
+    "relate",
+    epilog="Example:  tally project relate gardener-prod/team-alpha os-prod-eu1/shoot-abc infrastructure_tenant "
+    "--from 2026-02-25T10:00:00Z",
+)
+def project_relate(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The project that the relation starts from.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The project that it leads to.")],
+    relation_type: Annotated[
+        str,
+        typer.Argument(metavar="TYPE", help="infrastructure_tenant, managed_by, member_of, same_owner, image_source."),
+    ],
+    valid_from: Annotated[str, typer.Option("--from", metavar="INSTANT", help="When it begins.")],
+    valid_to: Annotated[
+        str, typer.Option("--to", metavar="INSTANT", help="When it ends (exclusive); open if absent.")
+    ] = "",
+    metadata: Metadata = "{}",
+) -> None:
+    """Relate two projects, each written cloud/project. The same relation again changes nothing."""
+    begin, end = parse_instant(valid_from), parse_instant(valid_to) if valid_to else None
+    with _reporting() as (settings, reporting):
+        relation = project_service.relate(
+            reporting,
+            source,
+            target,
+            relation_type,
+            begin,
+            end,
+            terminal.json_object(metadata),
+            terminal.actor(),
+            zone=settings.zone,
+        )
+    terminal.out().print(f"{source} {relation.type} {target} {relation.id}")
+
+
+@project_app.command("list")
+def project_list() -> None:
+    """List the projects and the relations between them."""
+    with _reporting() as (_, reporting):
+        projects, relations = project_service.list_projects(reporting), project_service.list_relations(reporting)
+    tables.projects(terminal.out(), projects, relations)
+
+
+def _month(text: str) -> tuple[Settings, BillingPeriod]:
+    settings = Settings.from_environment()
+    return settings, BillingPeriod.parse(text, settings.zone)
+
+
+@contextmanager
+def _reporting() -> Iterator[tuple[Settings, Connection]]:
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases, connected(databases.reporting_url) as reporting:
+        yield settings, reporting
+
+
+def _job(settings: Settings, databases: installation.Databases, job: str, month: BillingPeriod) -> None:
+    orchestrator.run_job(settings, databases, job, str(month), actor=terminal.actor(), say=_say)
+
+
+def _say(line: str) -> None:
+    terminal.err().print(line, style="dim", markup=False)
+
+
+if __name__ == "__main__":
+    main()

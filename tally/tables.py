@@ -1,0 +1,119 @@
+"""What the command line prints: tables for people. Numbers and documents are printed as services give them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tally.domain.graph import Relation
+from tally.domain.instants import format_instant
+from tally.domain.run import Run
+from tally.services.ingest_files import Summary
+from tally.services.installation import Prepared
+from tally.services.projects import Project
+from tally.services.runs import PeriodRow
+from tally.store.metering.bills import BillRow
+
+
+class BillFormat(StrEnum):
+    """How bills are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def summary(console: Console, made: Summary) -> None:
+    """What became of the inputs, with the reasons of rejections and examples."""
+    counts = f"accepted {made.accepted}, deduplicated {made.deduplicated}, rejected {made.rejected}"
+    console.print(counts + (f", ignored {made.ignored}" if made.ignored else ""))
+    for reason, count in made.reasons.most_common():
+        console.print(f"  {reason}: {count}", markup=False)
+        for example in made.examples[reason]:
+            name = f"{example.event_id}: " if example.event_id else ""
+            console.print(f"    {name}{example.detail}", markup=False)
+
+
+def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | None = None) -> None:
+    """Bills with their totals, and where their documents were written."""
+    table = _table("Cloud", "Project", ">Total", "Currency", *(["Document"] if paths is not None else []))
+    for number, row in enumerate(rows):
+        document = [str(paths[number])] if paths is not None else []
+        _add(table, row.cloud, row.project_id, f"{row.total:.2f}", row.currency, *document)
+    _print(console, table)
+
+
+def periods(console: Console, rows: Sequence[PeriodRow]) -> None:
+    """Periods with their status and their live run."""
+    table = _table("Period", "Status", "Run", "Completed", "Preliminary", "Prices")
+    for row in rows:
+        preliminary = "month to date" if row.run.preliminary else "no"
+        completed = _instant(row.run.completed_at)
+        _add(table, row.period, row.status, str(row.run.id), completed, preliminary, row.run.pricing_version or "")
+    _print(console, table)
+
+
+def runs(console: Console, rows: Sequence[Run]) -> None:
+    """Runs with what they read and what became of them."""
+    table = _table("Period", "Kind", "Status", "Run", "Started", "Completed", ">Load", "Prices", "Failure")
+    for run in rows:
+        instants = _instant(run.started_at), _instant(run.completed_at)
+        read = str(run.load_id), run.pricing_version or ""
+        _add(table, run.period, run.kind, run.status, str(run.id), *instants, *read, run.failure or "")
+    _print(console, table)
+
+
+def prepared(console: Console, made: Prepared) -> None:
+    """What a migration changed."""
+    changed = [
+        *(f"migrated reporting: {name}" for name in made.reporting_migrations),
+        *(f"migrated metering: {name}" for name in made.metering_migrations),
+        *(f"loaded resource type: {name}" for name in made.resource_types),
+        *(f"loaded price version: {name}" for name in made.price_versions),
+    ]
+    for line in changed or ["everything is up to date"]:
+        console.print(line, markup=False)
+
+
+def projects(console: Console, rows: Sequence[Project], relations: Sequence[Relation]) -> None:
+    """Projects, and below them the relations by the addresses of their ends."""
+    table = _table("Project", "Platform", "Name", "Id")
+    for project in rows:
+        _add(table, project.address, project.platform, project.name or "", str(project.id))
+    _print(console, table)
+    if not relations:
+        return
+    addresses = {project.id: project.address for project in rows}
+    table = _table("Source", "Relation", "Target", "From", "To", "Id")
+    for relation in relations:
+        validity = _instant(relation.valid_from), _instant(relation.valid_to)
+        ends = addresses[relation.source], relation.type, addresses[relation.target]
+        _add(table, *ends, *validity, str(relation.id))
+    _print(console, table)
+
+
+def _table(*headers: str) -> Table:
+    """A plain table; a header that begins with > is of numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for header in headers:
+        table.add_column(header.removeprefix(">"), justify="right" if header[0] == ">" else "left", overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(cell) for cell in cells))  # as text: names may hold what looks like markup
+
+
+def _print(console: Console, table: Table) -> None:
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("none")
+
+
+def _instant(instant: datetime | None) -> str:
+    return "" if instant is None else format_instant(instant)

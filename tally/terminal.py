@@ -1,0 +1,132 @@
+"""How the command line meets the operating system: files, progress, signals, errors, who is acting."""
+
+import getpass
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import psycopg
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tally.domain.errors import InvalidInput, TallyError
+
+INTERRUPTED = 130
+
+
+def out() -> Console:
+    """Standard output; where it is no terminal, lines are as long as they are."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 250)
+
+
+def err() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def now() -> datetime:
+    """The present, by the clock of the machine."""
+    return datetime.now(UTC)
+
+
+def actor() -> str:
+    """Name the operating system user, or its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Read the value of --metadata."""
+    try:
+        value = json.loads(text, parse_float=Decimal)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"--metadata {text[:60]!r} is no JSON object")
+    return value
+
+
+@contextmanager
+def opened(name: str) -> Iterator[BinaryIO]:
+    """A file to read, found out to be readable before anything is done."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    with ExitStack() as stack:
+        try:
+            if Path(name).is_dir():
+                raise InvalidInput(f"{name} is a directory; name its files")
+            stream = stack.enter_context(Path(name).open("rb"))
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        yield stream
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Name the file in whatever goes wrong while it is read."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read to its end: {error.strerror or error}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from None
+
+
+@contextmanager
+def progress(name: str, stream: BinaryIO) -> Iterator[Any]:
+    """A bar by bytes on stderr where that is a terminal; without a known size it counts only."""
+    total = None
+    with suppress(OSError, ValueError):
+        total = os.fstat(stream.fileno()).st_size or None
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err(), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(Path(name).name, total=total)
+
+        def advance() -> None:
+            with suppress(OSError, ValueError):
+                bar.update(task, completed=stream.tell())
+
+        yield advance
+
+
+def terminated(number: int, _frame: object) -> None:
+    """Leave like after Ctrl-C, so that what was started is stopped."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+def report(error: BaseException) -> int:
+    """Say what went wrong in one line and return the exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    usage = getattr(error, "format_message", None)  # of typer's errors of usage
+    status, text = 1, " ".join(str(error).split())
+    if usage is not None:
+        status, text = 2, f"{' '.join(usage().split())} (see tally --help)"
+    elif isinstance(error, KeyboardInterrupt | typer.Abort):
+        status, text = INTERRUPTED, "interrupted"
+    elif isinstance(error, InvalidInput):
+        status = 2
+    elif isinstance(error, psycopg.Error):
+        text = f"the database refused: {text}"
+    elif not isinstance(error, TallyError):
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {text}"
+    with suppress(OSError):
+        sys.stderr.write(f"tally: {text}\n")
+    return status
