@@ -254,12 +254,12 @@ class Model:
         carries_usage = record.effect == "usage" or bool(record.usage)
         if life is not None:
             return "usage_without_interval" if carries_usage and life.opened_at == life.closed_at else None
+        unborn = all(life.opened_at > record.timestamp for life in self.lifetimes)
         if record.effect == "delete":
-            if all(life.opened_at > record.timestamp for life in self.lifetimes):
+            if unborn:
                 return "delete_without_life"
             return "usage_without_interval" if carries_usage else None
-        deleted = any(r.effect == "delete" and r.timestamp < record.timestamp for r in self.history)
-        return "after_delete" if deleted else "usage_without_life"
+        return "usage_without_life" if record.effect == "usage" and unborn else "after_delete"
 
 
 def _position(record: Record) -> tuple[datetime, int, bytes]:

@@ -21,17 +21,19 @@
 
 {# What an incremental model of whole resources does before it inserts: forget the resources that changed. #}
 {% macro forget_changed_resources() -%}
+    {%- set changed_resources = ref('int_changed_resources') -%}
     {% if is_incremental() %}
     delete from {{ this }} as old
-    using {{ ref('int_changed_resources') }} as changed
+    using {{ changed_resources }} as changed
     where {{ same_resource('old', 'changed') }}
     {% endif %}
 {%- endmacro %}
 
 {# And which events it reads: those of the changed resources, or all of them when it is built from nothing. #}
 {% macro of_changed_resources(alias) -%}
+    {%- set changed_resources = ref('int_changed_resources') -%}
     {% if is_incremental() %}
-    inner join {{ ref('int_changed_resources') }} as changed on {{ same_resource(alias, 'changed') }}
+    inner join {{ changed_resources }} as changed on {{ same_resource(alias, 'changed') }}
     {% endif %}
 {%- endmacro %}
 

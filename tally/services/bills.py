@@ -164,5 +164,8 @@ def _record(row: RecordRow, currency: str) -> UsageWithRates:
         row.dimensions, row.quantities, row.prices, row.state_modifiers, row.type_modifiers, row.amounts,
         row.amounts_exact, strict=True,
     )
-    rates = [Rate(*values, currency) for values in columns]
+    rates = [
+        Rate(dimension, quantity, price, state_modifier, type_modifier, amount, amount_exact, currency)
+        for dimension, quantity, price, state_modifier, type_modifier, amount, amount_exact in columns
+    ]
     return UsageWithRates(row.resource_type, row.resource_id, row.state, row.from_ts, row.to_ts, row.usage, rates)

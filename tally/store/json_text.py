@@ -19,6 +19,6 @@ def write_json(value: Any) -> str:
         return _WRITER.encode(value)
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str | bytes) -> Any:
     """Read what ``column::text`` gave."""
-    return _READER.decode(text)
+    return _READER.decode(text if isinstance(text, str) else text.decode())

@@ -49,7 +49,7 @@ def _apply(connection: Connection, database: str) -> list[str]:
         "create table if not exists public.tally_migrations ("
         "name text primary key, checksum text not null, applied_at timestamptz not null default now())"
     )
-    applied = dict(connection.execute("select name, checksum from public.tally_migrations").fetchall())
+    applied: dict[str, str] = dict(connection.execute("select name, checksum from public.tally_migrations").fetchall())
     names = []
     for migration in migrations(database):
         if migration.name not in applied:

@@ -10,15 +10,18 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tally.services import runs
 from tally.services.ingest import Ingest
 from tally.store.database import Connection
 from tests import histories
 from tests.histories import Resource, World
-from tests.model import Model, Record
+from tests.integration.metering_sql import meter
+from tests.model import Anomaly, Interval, Model, Record, Usage
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 Arrival = Sequence[Sequence[tuple[tuple[Resource, Record], bool]]]
@@ -27,13 +30,17 @@ Arrival = Sequence[Sequence[tuple[tuple[Resource, Record], bool]]]
 shared_database = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
+# The same for what goes through dbt as well, which costs seconds an example: fewer examples, of more resources.
+derived_database = settings(shared_database, max_examples=6)
 example_numbers = count(1)
+
+MARCH = (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
 
 
 @st.composite
-def arriving_worlds(draw: st.DrawFn) -> tuple[World, Arrival]:
+def arriving_worlds(draw: st.DrawFn, min_resources: int = 4) -> tuple[World, Arrival]:
     """A world and the way in which its events arrive."""
-    world = histories.renamed(draw(histories.worlds(min_resources=4)), str(next(example_numbers)))
+    world = histories.renamed(draw(histories.worlds(min_resources)), str(next(example_numbers)))
     events = [(resource, record) for resource, history in world.items() for record in history]
     return world, draw(histories.arrivals(events))
 
@@ -91,3 +98,105 @@ def test_projection_is_that_of_the_model_in_every_order_of_arrival(reporting: Co
             assert projection(reporting, resource) == expected_projection(history), resource
 
     holds()
+
+
+def test_timelines_and_usage_are_those_of_the_model_in_every_order_of_arrival(
+    reporting: Connection, metering: Connection
+) -> None:
+    """Rules 8 to 15: intervals, anomalies and usage of March; what came after a first run is derived incrementally."""
+    histories.register(reporting)
+
+    @derived_database
+    @given(arriving_worlds(min_resources=10))
+    def holds(arriving: tuple[World, Arrival]) -> None:
+        world, arrival = arriving
+        half = len(arrival) // 2
+        ingest(reporting, arrival[:half])
+        abandon(metering, meter(reporting, metering).id)
+        ingest(reporting, arrival[half:])
+        run = meter(reporting, metering)
+        models = {resource: Model(history) for resource, history in world.items()}
+        assert intervals(metering, world) == {
+            resource: shown(m.intervals) for resource, m in models.items() if m.intervals
+        }
+        assert usage(metering, world) == {
+            resource: shown_usage(m.usage(*MARCH)) for resource, m in models.items() if m.usage(*MARCH)
+        }
+        assert anomalies(metering, world) == {
+            resource: found for resource, m in models.items() if (found := in_march(m, m.anomalies))
+        }
+        abandon(metering, run.id)
+
+    holds()
+
+
+def abandon(metering: Connection, run_id: UUID) -> None:
+    """End a run of which only the timelines and the usage were wanted."""
+    runs.fail(metering, run_id, "of no further interest")
+
+
+def intervals(metering: Connection, world: World) -> dict[Resource, list[Any]]:
+    """The timelines as dbt derived them, those of zero length left out."""
+    return _by_resource(
+        metering,
+        world,
+        """select cloud, resource_type, resource_id, lifetime_no, from_ts, to_ts, project_id, state, size
+           from metering.int_resource_intervals
+           where cloud = any(%s) and from_ts is distinct from to_ts order by from_ts, lifetime_no""",
+    )
+
+
+def shown(found: Sequence[Interval]) -> list[Any]:
+    """The same of the model."""
+    return [(i.lifetime_no, i.from_ts, i.to_ts, *_configuration(i)) for i in found]
+
+
+def usage(metering: Connection, world: World) -> dict[Resource, list[Any]]:
+    """The usage records of the running run, with their exact length."""
+    return _by_resource(
+        metering,
+        world,
+        """select cloud, resource_type, resource_id, lifetime_no, from_ts, to_ts, project_id, state, size,
+               length_us, counters
+           from metering.int_usage_records where cloud = any(%s) order by from_ts, lifetime_no""",
+    )
+
+
+def shown_usage(found: Sequence[Usage]) -> list[Any]:
+    """The same of the model."""
+    return [(u.lifetime_no, u.from_ts, u.to_ts, *_configuration(u), u.length_us, u.counters) for u in found]
+
+
+def anomalies(metering: Connection, world: World) -> dict[Resource, set[tuple[str, str]]]:
+    """(kind, event_id) of the events that are reported and not counted."""
+    rows = metering.execute(
+        """select f.cloud, f.resource_type, e.resource_id, split_part(f.detail, ':', 1), f.subject
+           from metering.int_findings as f
+           inner join raw.events as e
+               on e.cloud = f.cloud and e.resource_type = f.resource_type and e.event_id = f.subject
+           where f.kind = 'anomaly' and f.cloud = any(%s)""",
+        [list({resource[0] for resource in world})],
+    ).fetchall()
+    found: dict[Resource, set[tuple[str, str]]] = {}
+    for *resource, kind, event_id in rows:
+        found.setdefault((resource[0], resource[1], resource[2]), set()).add((kind, event_id))
+    return found
+
+
+def in_march(model: Model, found: Sequence[Anomaly]) -> set[tuple[str, str]]:
+    """The same of the model, as far as it lies in March."""
+    instants = {record.event_id: record.timestamp for record in model.history}
+    return {(a.kind, a.event_id) for a in found if MARCH[0] <= instants[a.event_id] < MARCH[1]}
+
+
+def _configuration(of: Interval | Usage) -> tuple[Any, ...]:
+    return (of.configuration.project_id, of.configuration.state, of.configuration.size)
+
+
+def _by_resource(metering: Connection, world: World, query: str) -> dict[Resource, list[Any]]:
+    found: dict[Resource, list[Any]] = {}
+    for cloud, resource_type, resource_id, *row in metering.execute(
+        query.encode(), [list({resource[0] for resource in world})]
+    ):
+        found.setdefault((cloud, resource_type, resource_id), []).append(tuple(row))
+    return found

@@ -7,6 +7,10 @@ usage_records as (
     select * from {{ ref('int_usage_records') }}
 ),
 
+lifetimes as (
+    select * from {{ ref('int_lifetimes') }}
+),
+
 events as (
     select events.*
     from {{ ref('stg_events') }} as events
@@ -21,41 +25,63 @@ events as (
         )
 ),
 
--- The lives an event could belong to: all that its resource had begun by then.
-events_in_lives as (
-    select
-        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
-        events.effect, events.usage,
-        count(lifetimes.lifetime_no) as lives_before,
-        count(lifetimes.lifetime_no) filter (
-            where lifetimes.closed_at is null or events.timestamp <= lifetimes.closed_at
-        ) as lives_at
-    from events
-    left join {{ ref('int_lifetimes') }} as lifetimes
-        on {{ same_resource('lifetimes', 'events') }} and lifetimes.opened_at <= events.timestamp
-    group by
-        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
-        events.effect, events.usage
+births as (
+    select cloud, resource_type, resource_id, min(opened_at) as first_opened_at
+    from lifetimes
+    group by cloud, resource_type, resource_id
 ),
 
-anomalies as (
+-- Events at an instant at which their resource had no life. A delete of what is closed already is nothing.
+lifeless as (
     select
-        *,
+        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
         case
-            when effect = 'unknown' then 'unknown_event_type'
-            when effect = 'delete' and lives_before = 0 then 'delete_without_life'
-            when effect = 'usage' and lives_before = 0 then 'usage_without_life'
-            when effect in ('update', 'usage') and lives_at = 0 then 'after_delete'
+            when events.effect = 'unknown' then 'unknown_event_type'
+            when events.effect = 'delete' and births.first_opened_at <= events.timestamp then null
+            when events.effect = 'delete' then 'delete_without_life'
+            when events.effect = 'usage' and births.first_opened_at <= events.timestamp then 'after_delete'
+            when events.effect = 'usage' then 'usage_without_life'
+            else 'after_delete'
         end as anomaly
-    from events_in_lives
+    from events
+    left join births using (cloud, resource_type, resource_id)
+    where
+        events.effect = 'unknown'
+        or not exists (
+            select from lifetimes
+            where
+                {{ same_resource('lifetimes', 'events') }}
+                and lifetimes.opened_at <= events.timestamp
+                and (lifetimes.closed_at is null or events.timestamp <= lifetimes.closed_at)
+        )
 ),
 
--- Usage that found a life, but no interval of it.
-homeless as (
-    select increments.cloud, increments.platform, increments.resource_type, increments.event_id, increments.resource_id
-    from {{ ref('int_usage_increments') }} as increments
-    inner join run on increments.timestamp < run.metered_to
-    where increments.opened_at = increments.closed_at
+-- Usage that no interval takes: of a life of zero length, or of a delete that ends nothing.
+uncounted as (
+    select
+        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
+        'usage_without_interval' as anomaly
+    from events
+    where
+        events.usage <> '{}'
+        and not exists (
+            select from {{ ref('int_usage_increments') }} as increments
+            where
+                {{ same_resource('increments', 'events') }}
+                and increments.timestamp = events.timestamp and increments.event_id = events.event_id
+        )
+),
+
+-- One anomaly an event: what it is without a life says more than that its usage was not counted.
+anomalies as (
+    select distinct on (found.cloud, found.resource_type, found.event_id) found.*
+    from (
+        select *, 1 as precedence from lifeless
+        where anomaly is not null
+        union all
+        select *, 2 from uncounted
+    ) as found
+    order by found.cloud, found.resource_type, found.event_id, found.precedence
 ),
 
 gauges as (
@@ -152,12 +178,6 @@ cross join (
     select 'anomaly', true, cloud, platform, resource_type, event_id,
         anomaly || ': ' || event_type || ' of ' || resource_id || ' at ' || timestamp
     from anomalies
-    where anomaly is not null
-    union all
-    select 'anomaly', true, cloud, platform, resource_type, event_id,
-        'usage_without_interval: usage of ' || resource_id || ' in a life of zero length'
-    from homeless
-    group by cloud, platform, resource_type, event_id, resource_id
     union all
     select 'unpriced', true, '', platform, resource_type, metric,
         'no price and not listed as unpriced in the price version'

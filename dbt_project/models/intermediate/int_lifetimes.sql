@@ -1,9 +1,18 @@
-{{ config(materialized='view') }}
+{{ config(
+    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
+    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no'], 'unique': true}]
+) }}
 -- The lives of each resource, those of zero length included. closed_at is null while a life is open.
+with intervals as (
+    select intervals.*
+    from {{ ref('int_resource_intervals') }} as intervals
+    {{ of_changed_resources('intervals') }}
+)
+
 select
     cloud, platform, resource_type, resource_id, lifetime_no,
     bool_or(open_left) as open_left,
     min(from_ts) as opened_at,
     case when bool_or(to_ts is null) then null else max(to_ts) end as closed_at
-from {{ ref('int_resource_intervals') }}
+from intervals
 group by cloud, platform, resource_type, resource_id, lifetime_no

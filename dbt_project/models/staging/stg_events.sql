@@ -1,4 +1,5 @@
--- The events of the run, each with its effect and with the size, state and usage that rule 5 lets it carry.
+-- The events of the run, each with its effect and with the size, state and usage that rule 5 lets it carry. States
+-- are lower case, as in the price list.
 with events as (
     select events.*
     from {{ source('raw', 'events') }} as events
@@ -27,11 +28,11 @@ select
         when lifecycles.effect = 'usage' then 2
         when lifecycles.effect = 'delete' then 3
     end as effect_rank,
-    case when lifecycles.effect in ('create', 'update') then events.payload -> 'size' end as size,
+    case when lifecycles.effect in ('create', 'update') then nullif(events.payload -> 'size', 'null') end as size,
     case
-        when lifecycles.effect in ('create', 'update') then coalesce(events.payload ->> 'state', lifecycles.state)
+        when lifecycles.effect in ('create', 'update') then coalesce(lower((events.payload ->> 'state') collate "C"), lifecycles.state)
     end as state,
-    case when lifecycles.effect <> 'ignore' then events.payload -> 'usage' end as usage,
+    case when lifecycles.effect <> 'ignore' then nullif(events.payload -> 'usage', 'null') end as usage,
     events.load_id
 from events
 left join lifecycles using (platform, resource_type, event_type)
