@@ -48,7 +48,8 @@ def dbt(metering: Connection, command: str, run: Run, select: str) -> None:
         *_places(),
     ]
     result = _runner().invoke(arguments)
-    failed = [f"{r.node.name}: {r.message}" for r in getattr(result.result, "results", ()) if r.status not in ("success", "pass")]
+    results = getattr(result.result, "results", ())
+    failed = [f"{r.node.name}: {r.message}" for r in results if r.status not in ("success", "pass")]
     assert result.success, failed or result.exception
 
 
