@@ -1,0 +1,58 @@
+# What people run. `make demo` needs Python 3.11 or later, make, and the package registry; nothing else, and no root.
+
+# uv of the machine, or one in .tools; it takes the interpreter that is there and never downloads another.
+UV := $(shell command -v uv || echo .tools/bin/uv)
+export UV_PYTHON_DOWNLOADS := never
+# With telemetry off nothing phones home, and nothing waits for a closed network.
+export DO_NOT_TRACK := 1
+export DBT_SEND_ANONYMOUS_USAGE_STATS := false
+export DAGSTER_DISABLE_TELEMETRY := true
+export GX_ANALYTICS_ENABLED := false
+
+PYTHON := .venv/bin/python
+DBT := .venv/bin/dbt
+PACKAGES := tally pricing assets resources tally_dagster
+
+.PHONY: help demo up test check bench setup setup-runtime clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup-runtime ## close the example month and show its bills
+	@.venv/bin/tally demo
+
+up: setup-runtime ## PostgreSQL, Dagster webserver and daemon, until Ctrl-C
+	@.venv/bin/tally up
+
+test: setup ## every test, on the embedded PostgreSQL or on TALLY_TEST_SERVER_URL
+	$(PYTHON) -m pytest -n 2 $(ARGS)
+
+check: setup ## lint, types, import contracts, SQL
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+	$(PYTHON) -m sqlfluff lint --nofail --disable-progress-bar tally/store dbt_project/models
+
+bench: setup ## benchmarks; make bench ONLY=name for one
+	$(PYTHON) -m tests.bench $(ONLY)
+
+setup: .venv/.development ## the virtual environment from the lock, with what development needs
+
+setup-runtime: .venv/.runtime
+
+# Each marker is as new as the lock that it was made from. The one for development also stands for the other.
+.venv/.development: uv.lock pyproject.toml | $(UV)
+	$(UV) sync --frozen --quiet
+	@touch .venv/.runtime $@
+
+# --inexact: packages that development needs, and that are there already, stay.
+.venv/.runtime: uv.lock pyproject.toml | $(UV)
+	$(UV) sync --frozen --quiet --no-dev --inexact
+	@touch $@
+
+.tools/bin/uv:
+	@python3 .ci/install_uv.py
+
+clean: ## remove what the other targets made here; data in TALLY_HOME stay
+	rm -rf .venv .tools .mypy_cache .ruff_cache .import_linter_cache .hypothesis dbt_project/target dbt_project/logs bench.json
