@@ -6,7 +6,7 @@ resources come in the order of time. Nothing here goes through the ingest servic
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -42,7 +42,8 @@ DELETE = {"instance": "compute.instance.delete.end", "volume": "volume.delete.en
 EVENT_COLUMNS = (
     "cloud, platform, resource_type, resource_id, timestamp, event_id, event_type, project_id, source, payload"
 )
-EVENT_TYPES = ("text",) * 4 + ("timestamptz",) + ("text",) * 4 + ("jsonb",)
+# jsonb travels as bytes that begin with a version; declared as bytes, it passes without being written as JSON again.
+EVENT_TYPES = ("text", "text", "text", "text", "timestamptz", "text", "text", "text", "text", "bytea")
 
 
 def events(count: int, resources: int, seed: int = 1) -> Iterator[Event]:
@@ -68,26 +69,35 @@ def raw_events(count: int, resources: int, seed: int = 1) -> Iterator[bytes]:
     return map(encode_event, events(count, resources, seed))
 
 
-def copy_events(connection: Connection, some: Iterable[Event], table: str = "reporting.events") -> int:
-    """Put events into a table with the columns of reporting.events by binary COPY, and return how many they were."""
-    return copy_rows(connection, map(event_row, some), table)
-
-
 def copy_rows(connection: Connection, rows: Iterable[tuple[object, ...]], table: str) -> int:
-    """Put rows of EVENT_COLUMNS, payload as JSON bytes after jsonb's version byte, into a table by binary COPY."""
-    written = 0
-    statement = f"copy {table} ({EVENT_COLUMNS}) from stdin (format binary)"
-    with connection.cursor().copy(statement.encode()) as copy:
-        # jsonb travels as bytes that begin with a version; declared so, they pass without being written as JSON again.
-        copy.set_types([*EVENT_TYPES[:-1], "bytea"])
+    """Put rows of event_row into a table by binary COPY, and return how many they were."""
+    return _copy(connection, f"{table} ({EVENT_COLUMNS})", EVENT_TYPES, rows)
+
+
+def copy_raw(metering: Connection, some: Iterable[Event], load_id: int = 1, registry_version: int = 1) -> int:
+    """Put events into raw.events of the metering database as one load, and return how many they were."""
+    with metering.transaction():
+        rows = ((*event_row(event), load_id) for event in some)
+        copied = _copy(metering, f"raw.events ({EVENT_COLUMNS}, load_id)", (*EVENT_TYPES, "bigint"), rows)
+        metering.execute(
+            "insert into raw.loads (load_id, started_at, registry_version, events) values (%s, %s, %s, %s)",
+            [load_id, END, registry_version, copied],
+        )
+    return copied
+
+
+def _copy(connection: Connection, target: str, types: Sequence[str], rows: Iterable[tuple[object, ...]]) -> int:
+    copied = 0
+    with connection.cursor().copy(f"copy {target} from stdin (format binary)".encode()) as copy:
+        copy.set_types(types)
         for row in rows:
             copy.write_row(row)
-            written += 1
-    return written
+            copied += 1
+    return copied
 
 
 def event_row(event: Event) -> tuple[object, ...]:
-    """Return an event as a row for copy_rows."""
+    """Return an event as a row of EVENT_COLUMNS for binary COPY."""
     return (
         event.cloud,
         event.platform,
@@ -103,7 +113,7 @@ def event_row(event: Event) -> tuple[object, ...]:
 
 
 def copy_reporting(connection: Connection, some: Iterator[Event], batch: int = 100_000) -> int:
-    """Fill clouds, events, event_ids and the outbox of the reporting database, without the projection."""
+    """Fill clouds, events, event_ids and the outbox of the reporting database; rebuild() makes the projection of it."""
     copied = 0
     for cloud in CLOUDS:
         connection.execute(
@@ -111,7 +121,7 @@ def copy_reporting(connection: Connection, some: Iterator[Event], batch: int = 1
         )
     while chunk := list(islice(some, batch)):
         with connection.transaction():
-            copied += copy_events(connection, chunk)
+            copied += copy_rows(connection, map(event_row, chunk), "reporting.events")
             row = connection.execute("select nextval('reporting.batch_ids')").fetchone()
             assert row is not None
             connection.execute("insert into reporting.pending_batches (batch_id) values (%s)", [row[0]])
@@ -120,23 +130,15 @@ def copy_reporting(connection: Connection, some: Iterator[Event], batch: int = 1
 
 
 def _copy_identities(connection: Connection, some: Iterable[Event], batch_id: int) -> None:
-    with connection.cursor().copy(
-        "copy reporting.event_ids (cloud, event_id, resource_type, resource_id, timestamp, content_hash, batch_id)"
-        " from stdin (format binary)"
-    ) as copy:
-        copy.set_types(["text", "text", "text", "text", "timestamptz", "bytea", "bigint"])
-        for event in some:
-            copy.write_row(
-                (
-                    event.cloud,
-                    event.event_id,
-                    event.resource_type,
-                    event.resource_id,
-                    event.timestamp,
-                    content_hash(event),
-                    batch_id,
-                )
-            )
+    _copy(
+        connection,
+        "reporting.event_ids (cloud, event_id, resource_type, resource_id, timestamp, content_hash, batch_id)",
+        ("text", "text", "text", "text", "timestamptz", "bytea", "bigint"),
+        (
+            (event.cloud, event.event_id, *event.resource[1:], event.timestamp, content_hash(event), batch_id)
+            for event in some
+        ),
+    )
 
 
 def _event(seed: int, owner: int, number: int, left: int, at: datetime) -> Event:

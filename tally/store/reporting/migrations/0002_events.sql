@@ -44,7 +44,7 @@ create table reporting.pending_batches (
 create table reporting.rejected_events (
     cloud text collate "C" not null,     -- '' where the input does not tell
     event_id text collate "C" not null,  -- likewise
-    content_hash bytea not null,         -- sha256 of raw
+    content_hash bytea not null,         -- as in event_ids; sha256 of raw where raw is no event
     reason text not null,                -- a stable word, such as event_id_conflict
     detail text not null,                -- one line for a person
     raw bytea not null,
@@ -74,6 +74,6 @@ create table reporting.current_resources (
     last_state text not null,            -- the state of the last configuration, also after deletion
     has_synthetic boolean not null,      -- whether reconciliation wrote any of its events: they can be voided
     primary key (cloud, resource_type, resource_id)
-);
+) with (fillfactor = 80);                -- most events rewrite a row, and do so in place where its page has room
 create index current_resources_project on reporting.current_resources (project_id);
 create index current_resources_type on reporting.current_resources (resource_type, state);
