@@ -1,4 +1,4 @@
-"""Put uv into .tools, without root and without touching the machine's Python: what `make setup` does where uv is missing.
+"""Put uv into .tools, without root and without touching the machine's Python, for `make` where uv is missing.
 
 Runs with nothing but the standard library, since a fresh Debian has neither pip nor venv: pip is used where there is
 one, because it knows the machine's mirrors; else the wheel is fetched from the index and checked by its hash.
@@ -28,9 +28,10 @@ def main() -> int:
     for way in (by_pip, by_wheel):
         try:
             way(TOOLS)
-            return 0
         except Exception as error:  # noqa: BLE001 - whatever fails, the other way is tried, and both are told
             faults.append(f"{way.__name__}: {' '.join(str(error).split())[-300:]}")
+        else:
+            return 0
     sys.stderr.write(f"uv cannot be installed ({'; '.join(faults)}): put uv {VERSION} on PATH and try again\n")
     return 1
 
