@@ -5,19 +5,14 @@ nothing but store: it stands for the limit. The service reads, judges, hashes, d
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 from typing import TypeVar
-from uuid import uuid4
-
-import psycopg
 
 from tally.services.ingest import EVENTS_PER_TRANSACTION, Ingest
-from tally.services.registry import load_builtin_types
 from tally.store.database import Connection, connected
-from tally.store.migrate import migrate
+from tests.bench.databases import database
 from tests.bench.events import END, copy_rows, event_row, events, raw_events
 
 EVENTS = 1_000_000
@@ -32,10 +27,10 @@ def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
     ``server_url`` names a superuser's database on the server to use.
     """
     resources = max(1, count // EVENTS_PER_RESOURCE)
-    with _database(server_url) as reporting:
+    with database(server_url, "reporting") as url, connected(url) as reporting:
         seconds = _copy_seconds(reporting, count, resources)
         limit = count / seconds
-    with _database(server_url) as reporting:
+    with database(server_url, "reporting") as url, connected(url) as reporting:
         seconds = _ingest_seconds(reporting, count, resources)
         rate = count / seconds
     return [
@@ -58,7 +53,6 @@ def _copy_seconds(reporting: Connection, count: int, resources: int) -> float:
 
 
 def _ingest_seconds(reporting: Connection, count: int, resources: int) -> float:
-    load_builtin_types(reporting)
     service = Ingest(reporting, clock=lambda: END, clock_skew=timedelta(0), actor="bench")
     raws = raw_events(count, resources)
 
@@ -77,17 +71,3 @@ def _seconds_in_batches(prepare: Callable[[int], list[Item]], work: Callable[[li
         work(batch)
         seconds += time.perf_counter() - start
     return seconds
-
-
-@contextmanager
-def _database(server_url: str) -> Iterator[Connection]:
-    """Make a migrated reporting database for a block."""
-    name = f"tally_bench_{uuid4().hex[:12]}"
-    with connected(server_url) as server:
-        server.execute(f'create database "{name}" template template0'.encode())
-        try:
-            with connected(psycopg.conninfo.make_conninfo(server_url, dbname=name)) as reporting:
-                migrate(reporting, "reporting")
-                yield reporting
-        finally:
-            server.execute(f'drop database if exists "{name}" with (force)'.encode())

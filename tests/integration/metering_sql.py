@@ -6,8 +6,10 @@ What tests use that look at timelines and usage themselves; tests of the whole c
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -40,12 +42,19 @@ def meter(
     return run
 
 
-def dbt(metering: Connection, command: str, run: Run, select: str) -> None:
+def compiled_model(metering: Connection, run: Run, name: str) -> str:
+    """The SQL that builds a model from nothing."""
+    with redirect_stdout(StringIO()):
+        dbt(metering, "compile", run, name, "--full-refresh")
+    return next(Path(_scratch()).glob(f"compiled/**/{name}.sql")).read_text(encoding="utf-8")
+
+
+def dbt(metering: Connection, command: str, run: Run, select: str, *options: str) -> None:
     """Run dbt in this process for the database of a connection; the assertion tells what failed."""
     os.environ.update(_environment(metering))
     arguments = [
         command, "--select", *select.split(), "--vars", f"{{run_id: {run.id}}}", "--quiet",
-        *_places(),
+        *options, *_places(),
     ]
     result = _runner().invoke(arguments)
     results = getattr(result.result, "results", ())
