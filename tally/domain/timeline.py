@@ -73,15 +73,15 @@ def step_of(event: Event, transition: Transition) -> Step:
     """Read an event as the fold sees it (rule 5).
 
     Only create and update carry a configuration. What they do not say is unchanged (a JSON null says nothing), and a
-    state that they say wins over the one that the lifecycle implies.
+    state that they say wins over the one that the lifecycle implies. It is read in lower case, as the price list has it.
     """
     size: dict[str, Any] | None = None
     state: str | None = None
     if transition.effect in _CONFIGURES:
         size = event.payload.get("size")
-        state = event.payload.get("state")
-        if state is None:
-            state = transition.state
+        told = event.payload.get("state")
+        # Of bytes, as the database does it with collation "C": no language has a say in what a state is.
+        state = transition.state if told is None else told.encode().lower().decode()
     return Step(
         timestamp=event.timestamp,
         event_id=event.event_id,

@@ -232,13 +232,13 @@ def test_s12_a_server_with_the_name_of_a_flavor_only_is_not_lost(reporting: Conn
 
 
 def test_s13_an_address_in_error_is_taken(reporting: Connection) -> None:
-    """S13: state ERROR as it is told, then null, which says nothing; without any state it is unknown."""
+    """S13: state ERROR is error, then null says nothing; without any state it is unknown."""
     address = {"resource_type": "floating_ip"}
     failed = event("1", "01T00:00:00", "floatingip.create.end", payload={"state": "ERROR"}, **address)
     silent = event("2", "02T00:00:00", "floatingip.update.end", payload={"state": None}, **address)
     other = event("3", "01T00:00:00", "floatingip.create.end", "v-2", payload={"state": None}, **address)
     assert statuses(send(reporting, failed, silent, other)) == ["accepted"] * 3
-    assert [current(reporting, name)["state"] for name in ("v-1", "v-2")] == ["ERROR", "unknown"]
+    assert [current(reporting, name)["state"] for name in ("v-1", "v-2")] == ["error", "unknown"]
 
 
 def test_s14_a_status_code_is_no_quantity(reporting: Connection) -> None:

@@ -182,6 +182,7 @@ def test_rule_5_the_payload_wins_over_the_implied_state(effect: str) -> None:
     """Rule 5: payload.state, then the lifecycle map; a JSON null says nothing."""
     transition = Transition(Effect(effect), "active")
     assert step_of(told(state="shutoff"), transition).state == "shutoff"
+    assert step_of(told(state="SHUTOFF"), transition).state == "shutoff"
     assert step_of(told(), transition).state == "active"
     assert step_of(told(state=None, size=None), transition).state == "active"
     assert step_of(told(size=None), Transition(Effect(effect))).size is None
