@@ -72,8 +72,8 @@ class Projection:
 def step_of(event: Event, transition: Transition) -> Step:
     """Read an event as the fold sees it (rule 5).
 
-    Only create and update carry a configuration. What they do not say is unchanged (a JSON null says nothing), and a
-    state that they say wins over the one that the lifecycle implies. It is read in lower case, as the price list has it.
+    Only create and update carry a configuration. What they do not say is unchanged (a JSON null says nothing). A state
+    that they say wins over the one that the lifecycle implies, and is read in lower case, as the price list has it.
     """
     size: dict[str, Any] | None = None
     state: str | None = None
