@@ -374,7 +374,7 @@ def test_two_syncs_that_find_the_same_resource_create_it_once() -> None:
 
 
 def test_void_is_judged_before_the_rule_for_one_instant() -> None:
-    """Rule 9: a synthetic create at the instant of the collector's create and delete is gone before they are ordered."""
+    """Rule 9: what is void is gone before create and delete of one instant are ordered."""
     history = [
         event("03-01", "create", "a"),
         synthetic("03-10", "create", "b", size=LARGE),
