@@ -184,7 +184,7 @@ class Ingest:
         for item in items:
             if isinstance(item, _Valid):
                 first.setdefault(item.identity, item.new)
-        batch_id = store.next_batch(self._connection)
+        batch_id = store.begin_batch(self._connection)
         stored = store.store(self._connection, batch_id, list(first.values())) if first else 0
         before = self._stored_before(batch_id, items, () if stored == len(first) else first)
         projection.fold(

@@ -20,9 +20,15 @@ class NewEvent(NamedTuple):
     payload: str
 
 
-def next_batch(connection: Connection) -> int:
-    """Take the id of a new batch."""
-    row = connection.execute("select nextval('reporting.batch_ids')").fetchone()
+def begin_batch(connection: Connection) -> int:
+    """Take the id of a new batch, in its transaction.
+
+    From here to the end of the transaction all rows are looked up by their keys: the planner would rather read a table
+    of some ten thousand rows whole, for every batch again.
+    """
+    row = connection.execute(
+        "select nextval('reporting.batch_ids'), set_config('enable_seqscan', 'off', true)"
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
