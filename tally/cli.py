@@ -238,9 +238,10 @@ def project_create(
     cloud, slash, external_id = project.partition("/")
     if not slash:
         raise typer.BadParameter(f"{project!r} is no project; write cloud/project")
+    values = terminal.json_object(metadata)
     with _reporting() as (_, reporting):
         created = project_service.create_project(
-            reporting, platform, cloud, external_id, name or None, terminal.json_object(metadata), terminal.actor()
+            reporting, platform, cloud, external_id, name or None, values, terminal.actor()
         )
     terminal.out().print(f"{created.address} {created.id}")
 
@@ -265,6 +266,7 @@ def project_relate(
 ) -> None:
     """Relate two projects, each written cloud/project. The same relation again changes nothing."""
     begin, end = parse_instant(valid_from), parse_instant(valid_to) if valid_to else None
+    values = terminal.json_object(metadata)
     with _reporting() as (settings, reporting):
         relation = project_service.relate(
             reporting,
@@ -273,7 +275,7 @@ def project_relate(
             relation_type,
             begin,
             end,
-            terminal.json_object(metadata),
+            values,
             terminal.actor(),
             zone=settings.zone,
         )

@@ -1,0 +1,328 @@
+"""The command line as a program: what it prints, its exit codes, and that it leaves nothing running."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import requests
+from typer.testing import CliRunner
+
+from tally import example
+from tally.cli import app
+from tally.store.database import Connection
+
+TALLY = Path(sys.executable).with_name("tally")
+PATIENCE = 240
+
+
+class Done(NamedTuple):
+    """What a command left."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line on stderr."""
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        assert lines[0].startswith("tally: ")
+        return lines[0]
+
+
+Tally = Callable[..., Done]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    return clean | changes
+
+
+@pytest.fixture
+def installed(home: Path, reporting_url: str, metering_url: str, dagster_url: str) -> dict[str, str]:
+    """The environment of an installation on the test server."""
+    return environment(
+        TALLY_HOME=str(home),
+        TALLY_REPORTING_URL=reporting_url,
+        TALLY_METERING_URL=metering_url,
+        TALLY_DAGSTER_URL=dagster_url,
+    )
+
+
+@pytest.fixture
+def embedded(home: Path) -> Iterator[dict[str, str]]:
+    """The environment of an installation with a server of its own, which nothing may have left running."""
+    yield environment(TALLY_HOME=str(home))
+    assert not (home / "postgres/data/postmaster.pid").exists()
+
+
+def run(variables: dict[str, str], *arguments: str | Path, stdin: bytes = b"") -> Done:
+    command = [TALLY, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, env=variables, check=False, timeout=PATIENCE)
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture
+def tally(installed: dict[str, str]) -> Tally:
+    """The program, in an installation on the test server."""
+    return lambda *arguments, stdin=b"": run(installed, *arguments, stdin=stdin)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+EVENT = example.EVENTS.read_bytes().splitlines()[0]
+
+
+def test_a_repeated_file_is_counted_and_not_stored(tally: Tally, reporting: Connection) -> None:
+    """Taking a file again is safe."""
+    assert tally("ingest", example.EVENTS).out == "accepted 157, deduplicated 0, rejected 0\n"
+    again = tally("ingest", example.EVENTS)
+    assert (again.status, again.out, again.err) == (0, "accepted 0, deduplicated 157, rejected 0\n", "")
+    assert reporting.execute("select count(*) from reporting.events").fetchone() == (157,)
+
+
+def test_a_rejected_event_is_told_with_its_reason(tally: Tally) -> None:
+    """Its neighbours are stored, and the exit code is 1."""
+    conflict = EVENT.replace(b"m1.large", b"m1.small")
+    done = tally("ingest", "-", stdin=b"\n".join([EVENT, b"", conflict, b"{broken"]))
+    assert done.status == 1
+    assert done.out.startswith("accepted 1, deduplicated 0, rejected 2\n")
+    assert "event_id_conflict: 1\n" in done.out
+    assert done.err == ""
+
+
+def test_notifications_of_nova_go_in(tally: Tally, reporting: Connection, shared: Path) -> None:
+    """What changes nothing that is billed is counted as ignored."""
+    files = sorted((shared / "samples/openstack/nova-legacy").glob("*.json"))[:3]
+    if not files:
+        pytest.skip("the collection holds no nova notifications")
+    done = tally("ingest", "--format", "nova", "--cloud", "os-prod-eu1", *files)
+    assert done.status == 0, done
+    assert "ignored" in done.out
+    assert reporting.execute("select distinct cloud from reporting.events").fetchall() == [("os-prod-eu1",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["ingest", "/nowhere/events.jsonl"], "/nowhere/events.jsonl cannot be read: No such file or directory"),
+        (["ingest", "/"], "/ is a directory"),
+        (["ingest", "a\0b"], "cannot be read"),
+        (["ingest"], "Missing argument"),
+        (["ingest", "--format", "nova", "x"], "--format nova needs --cloud"),
+        (["ingest", "--format", "csv", "x"], "'csv' is not one of"),
+        (["close", "2026-13"], "'2026-13' is not a billing period"),
+        (["finalize", "2026-03", "--waive", "unpriced"], "--waive and --reason come together"),
+        (["project", "create", "no-slash", "--platform", "openstack"], "write cloud/project"),
+        (["project", "relate", "a/b", "c/d", "member_of", "--from", "2026-03-01"], "with a zone"),
+        (["project", "create", "a/b", "--platform", "openstack", "--metadata", "[]"], "is no JSON object"),
+        (["fly"], "No such command 'fly'"),
+    ],
+    ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(home: Path, arguments: list[str], told: str) -> None:
+    """Nothing is started to find out."""
+    done = run(environment(TALLY_HOME=str(home)), *arguments)
+    assert done.status == 2
+    assert told in done.error
+    assert done.out == ""
+    assert list(home.iterdir()) == []
+
+
+def test_faulty_settings_are_told(home: Path) -> None:
+    """All of them in one line."""
+    done = run(environment(TALLY_HOME=str(home), TALLY_ZONE="Mars", TALLY_ZOO="1"), "periods")
+    assert done.status == 2
+    assert "TALLY_ZONE='Mars'" in done.error
+    assert "TALLY_ZOO is not a setting" in done.error
+
+
+def test_a_database_that_does_not_answer_is_told_without_its_password(installed: dict[str, str]) -> None:
+    """A password never reaches a terminal or a log."""
+    url = f"postgresql://tally:hunter2@127.0.0.1:{free_port()}/tally_metering"
+    done = run(installed | {"TALLY_METERING_URL": url}, "periods")
+    assert done.status == 1
+    assert "'tally_metering' at 127.0.0.1" in done.error
+    assert "hunter2" not in done.err
+
+
+def test_a_month_without_a_run_has_no_bills(tally: Tally) -> None:
+    """The error says what to do."""
+    done = tally("bill", "2026-03")
+    assert done.status == 1
+    assert "close it first: tally close 2026-03" in done.error
+
+
+def test_nothing_to_list_is_none(tally: Tally) -> None:
+    """An empty installation answers."""
+    for command in (["periods"], ["runs"], ["runs", "2026-03"], ["project", "list"]):
+        done = tally(*command)
+        assert (done.status, done.out, done.err) == (0, "none\n", "")
+
+
+def test_projects_are_registered_and_related(tally: Tally) -> None:
+    """The same again changes nothing; names that look like markup are printed as they are."""
+    for _ in range(2):
+        assert tally("project", "create", "g/alpha", "--platform", "gardener", "--name", "[bold]A[/bold]").status == 0
+        assert tally("project", "create", "o/shoot", "--platform", "openstack", "--metadata", '{"a": 1.10}').status == 0
+        related = tally(
+            "project", "relate", "g/alpha", "o/shoot", "infrastructure_tenant", "--from", "2026-02-25T11:00:00+01:00"
+        )
+        assert related.status == 0, related
+    listed = tally("project", "list").out
+    assert "[bold]A[/bold]" in listed
+    assert listed.count("infrastructure_tenant") == 1
+    assert "2026-02-25T10:00:00Z" in listed
+    refused = tally("project", "create", "o/shoot", "--platform", "hetzner")
+    assert refused.status == 1
+    assert "belongs to the platform openstack" in refused.error
+
+
+def test_a_reader_that_goes_away_is_no_accident(installed: dict[str, str]) -> None:
+    """As in `tally --help | head -0`: no traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [TALLY, "periods"], stdout=writing, stderr=subprocess.PIPE, env=installed, check=False, timeout=PATIENCE
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_stops_what_it_started(
+    embedded: dict[str, str], home: Path, number: signal.Signals, status: int
+) -> None:
+    """Ctrl-C and a terminating system leave no server and no traceback."""
+    command = subprocess.Popen(
+        [TALLY, "ingest", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=embedded
+    )
+    deadline = time.monotonic() + PATIENCE
+    while not (home / "postgres/data/postmaster.pid").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    command.send_signal(number)
+    _, err = command.communicate(timeout=PATIENCE)
+    assert command.returncode == status
+    assert b"Traceback" not in err
+
+
+def test_the_help_names_every_command(home: Path) -> None:
+    """Without a command the help is shown, as wrong usage."""
+    variables = environment(TALLY_HOME=str(home))
+    shown = run(variables)
+    assert shown.status == 2
+    assert run(variables, "--help") == (0, shown.out, "")
+    for command in ("ingest", "close", "finalize", "bill", "periods", "runs", "up", "demo", "migrate", "project"):
+        assert f" {command} " in shown.out
+        helped = CliRunner().invoke(app, [command, "--help"])
+        assert helped.exit_code == 0
+        assert f" {command} " in helped.output
+
+
+def test_migrate_says_what_it_changed(embedded: dict[str, str]) -> None:
+    """The second time there is nothing to change."""
+    first = run(embedded, "migrate")
+    assert first.status == 0, first
+    assert "migrated reporting: 0001_registry" in first.out
+    assert "loaded price version: 2026-03" in first.out
+    assert run(embedded, "migrate").out == "everything is up to date\n"
+
+
+def test_up_refuses_a_taken_port(installed: dict[str, str]) -> None:
+    """Another program keeps its port."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        done = run(installed | {"TALLY_WEB_PORT": str(other.getsockname()[1])}, "up")
+    assert done.status == 2
+    assert "name another port" in done.error
+
+
+@pytest.mark.slow
+def test_up_serves_until_it_is_interrupted(embedded: dict[str, str], home: Path, tmp_path: Path) -> None:
+    """From any directory; afterwards neither Dagster nor PostgreSQL runs."""
+    port = free_port()
+    command = subprocess.Popen(
+        [TALLY, "up"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=embedded | {"TALLY_WEB_PORT": str(port)},
+        cwd=tmp_path,
+        text=True,
+    )
+    assert command.stdout is not None
+    shown = command.stdout.readline()
+    try:
+        assert f"http://127.0.0.1:{port}" in shown
+        query = {"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { jobs { name } } } } }"}
+        answer = requests.post(f"http://127.0.0.1:{port}/graphql", json=query, timeout=60).json()
+        jobs = [job["name"] for node in answer["data"]["repositoriesOrError"]["nodes"] for job in node["jobs"]]
+        assert {"close_month", "finalize_month"} <= set(jobs)
+    finally:
+        command.send_signal(signal.SIGINT)
+        _, err = command.communicate(timeout=PATIENCE)
+    assert command.returncode == 0
+    assert err == ""
+    assert processes_that_name(str(home)) == []
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def processes_that_name(text: str) -> list[str]:
+    """Command lines and environments of running processes that hold ``text``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if text.encode() in told:
+            found.append(told.decode(errors="replace"))
+    return found
+
+
+@pytest.mark.slow
+def test_the_example_month_from_demo_to_finalized(tally: Tally, home: Path) -> None:
+    """The demo succeeds again and again, also when the month is finalized; a finalized month is not closed again."""
+    for _ in range(2):
+        done = tally("demo")
+        assert done.status == 0, done
+        assert "520.80" in done.out
+        assert "128.45" in done.out
+    document = home / "bills/2026-03/gardener-eu2/team-alpha.json"
+    assert str(document) in done.out
+    assert json.loads(document.read_text())["total"] == 520.8
+
+    printed = tally("bill", "2026-03", "--project", "gardener-eu2/team-alpha", "--format", "json")
+    assert printed.out.strip() == document.read_text().strip()
+    assert len(json.loads(tally("bill", "2026-03", "--format", "json").out)) == len(
+        list(home.glob("bills/2026-03/*/*"))
+    )
+    ambiguous = tally("bill", "2026-03", "--project", "proj-456", "--format", "json")
+    assert ambiguous.status == 1
+    assert "os-prod-eu2/proj-456 has a bill; name one" in ambiguous.error
+
+    finalized = tally("finalize", "2026-03")
+    assert finalized.status == 0, finalized
+    assert "finalized" in tally("periods").out
+    assert tally("runs", "2026-03").out.count("superseded") == 1
+    refused = tally("close", "2026-03")
+    assert refused.status == 1
+    assert "it is finalized" in refused.err.splitlines()[-1]
+    assert "Traceback" not in refused.err
+    assert tally("demo").status == 0
