@@ -4,6 +4,7 @@ Which invariants gate which step is said here; what they are, in tally.store.met
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dagster import (
     AssetCheckExecutionContext,
@@ -19,9 +20,9 @@ from assets.partitions import running
 from resources.databases import Metering
 from resources.expectations import Expectations, Verdict
 from resources.installation import Installation
-from tally.domain.run import Check
+from tally.domain.run import Check, Run
 from tally.services import runs
-from tally.store.metering.checks import Invariant, invariant
+from tally.store.metering.checks import Invariant, invariant, refresh_statistics
 
 GATES = {
     "usage": (
@@ -60,6 +61,7 @@ def _gate(asset: str, invariants: Sequence[Invariant]) -> AssetChecksDefinition:
     ) -> Iterator[AssetCheckResult]:
         run = running(context, metering, installation)
         with runs.making(metering.connection, run):
+            refresh_statistics(metering.connection)
             verdicts = expectations.validate_queries({i.name: i.query(run.id) for i in invariants})
         checks = [_check(verdict) for verdict in verdicts]
         runs.record_checks(metering.connection, run, checks)
@@ -69,8 +71,7 @@ def _gate(asset: str, invariants: Sequence[Invariant]) -> AssetChecksDefinition:
                 check_name=i.name,
                 passed=verdict.passed,
                 description=None if verdict.passed else f"{verdict_check.detail}. {i.remedy}",
-                metadata={"run_id": str(run.id), "violations": verdict.violations}
-                | ({} if verdict.passed else {"rows": _table(verdict), "remedy": i.remedy}),
+                metadata=_metadata(run, i, verdict),
             )
 
     return check
@@ -83,6 +84,16 @@ def _check(verdict: Verdict) -> Check:
     where = " ".join(str(first[column]) for column in ("cloud", "resource_type", "subject") if first[column])
     others = f" (and {verdict.violations - 1} more)" if verdict.violations > 1 else ""
     return Check(verdict.name, False, verdict.violations, f"{where}: {first['detail']}{others}")
+
+
+def _metadata(run: Run, i: Invariant, verdict: Verdict) -> dict[str, MetadataValue[Any]]:
+    metadata: dict[str, MetadataValue[Any]] = {
+        "run_id": MetadataValue.text(str(run.id)),
+        "violations": MetadataValue.int(verdict.violations),
+    }
+    if not verdict.passed:
+        metadata |= {"rows": _table(verdict), "remedy": MetadataValue.text(i.remedy)}
+    return metadata
 
 
 def _table(verdict: Verdict) -> MarkdownMetadataValue:

@@ -65,9 +65,7 @@ def load(
     kinds={"yaml"},
     description="The price version that holds for the month. Versions are files that are never edited.",
 )
-def prices(
-    context: AssetExecutionContext, metering: Metering, installation: Installation
-) -> MaterializeResult[None]:
+def prices(context: AssetExecutionContext, metering: Metering, installation: Installation) -> MaterializeResult[None]:
     """Name the price version of the month."""
     version = version_for(metering.connection, installation.period(context.partition_key))
     return MaterializeResult(

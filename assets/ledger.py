@@ -79,7 +79,7 @@ def bills(context: AssetExecutionContext, metering: Metering, installation: Inst
     partitions_def=MONTHS,
     group_name="bills",
     kinds={"postgres"},
-    description="The run with all checks passed: from here on it is the live one of its month, and replaces the former.",
+    description="The run with all checks passed: from here on it is the live one of its month.",
 )
 def completed_run(
     context: AssetExecutionContext, metering: Metering, installation: Installation, clock: Clock

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import simplejson
-from dagster import AssetExecutionContext, AssetKey, AssetsDefinition, MaterializeResult
+from dagster import AssetExecutionContext, AssetKey, AssetsDefinition, MaterializeResult, PartitionsDefinition
 from dagster_dbt import DagsterDbtTranslator, DagsterDbtTranslatorSettings, dbt_assets
 
-from assets.partitions import MONTHS, ONE_AT_A_TIME, running
+from assets.partitions import MONTHS, running
 from resources.databases import Metering
 from resources.dbt import Dbt, ModelResult
 from resources.installation import Installation
@@ -31,6 +31,10 @@ class Translator(DagsterDbtTranslator):
         folder = str(dbt_resource_props["fqn"][-2])
         return "metering" if folder == "intermediate" else folder
 
+    def get_partitions_def(self, dbt_resource_props: Mapping[str, Any]) -> PartitionsDefinition[str]:  # noqa: ARG002
+        """Every model is built month by month."""
+        return MONTHS
+
 
 # A data test of a mart that fails, fails its step by name: as asset checks they would only be listed twice.
 # Several small tables come with the events and with the prices: they are one asset each.
@@ -48,8 +52,6 @@ def model_assets(manifest: Path) -> list[AssetsDefinition]:
         select="staging intermediate",
         exclude="int_rated_records",
         name="derive_usage",
-        partitions_def=MONTHS,
-        backfill_policy=ONE_AT_A_TIME,
         dagster_dbt_translator=_TRANSLATOR,
     )
     def derive_usage(
@@ -61,8 +63,6 @@ def model_assets(manifest: Path) -> list[AssetsDefinition]:
         manifest=manifest,
         select="int_rated_records",
         name="rate_usage",
-        partitions_def=MONTHS,
-        backfill_policy=ONE_AT_A_TIME,
         dagster_dbt_translator=_TRANSLATOR,
     )
     def rate_usage(
@@ -74,20 +74,24 @@ def model_assets(manifest: Path) -> list[AssetsDefinition]:
         manifest=manifest,
         select="marts",
         name="build_marts",
-        partitions_def=MONTHS,
-        backfill_policy=ONE_AT_A_TIME,
         dagster_dbt_translator=_TRANSLATOR,
     )
-    def build_marts(context: AssetExecutionContext, metering: Metering, dbt: Dbt) -> Iterator[MaterializeResult[None]]:
-        # Only holding the metering connection keeps two runs from rebuilding the marts at once.
-        assert metering.connection
+    def build_marts(
+        context: AssetExecutionContext,
+        metering: Metering,  # noqa: ARG001  # its lock keeps two runs from building the marts at once
+        dbt: Dbt,
+    ) -> Iterator[MaterializeResult[None]]:
         yield from _results(models, dbt.run(_selected(context, models), {}, command="build"))
 
     return [derive_usage, rate_usage, build_marts]
 
 
 def _build_for_run(
-    context: AssetExecutionContext, metering: Metering, dbt: Dbt, installation: Installation, models: dict[AssetKey, str]
+    context: AssetExecutionContext,
+    metering: Metering,
+    dbt: Dbt,
+    installation: Installation,
+    models: dict[AssetKey, str],
 ) -> Iterator[MaterializeResult[None]]:
     run = running(context, metering, installation)
     with runs.making(metering.connection, run):

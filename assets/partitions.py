@@ -3,7 +3,7 @@
 A key such as 2026-03 names the month, whatever the zone of the installation: services turn it into instants.
 """
 
-from dagster import AssetCheckExecutionContext, AssetExecutionContext, BackfillPolicy, MonthlyPartitionsDefinition
+from dagster import AssetCheckExecutionContext, AssetExecutionContext, MonthlyPartitionsDefinition
 
 from resources.databases import Metering
 from resources.installation import Installation
@@ -12,7 +12,6 @@ from tally.services import runs
 
 # The running month is included: a run of it is preliminary.
 MONTHS = MonthlyPartitionsDefinition(start_date="2020-01", fmt="%Y-%m", end_offset=1)
-ONE_AT_A_TIME = BackfillPolicy.multi_run(max_partitions_per_run=1)
 
 
 def running(

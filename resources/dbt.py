@@ -30,7 +30,7 @@ _LIBPQ = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PG
 _NOWHERE = "postgresql://nobody@localhost:5432/nowhere"
 
 
-class DbtFailed(TallyError):
+class DbtError(TallyError):
     """dbt could not parse the project, build a model or pass a test; names it with the database's message."""
 
 
@@ -39,7 +39,7 @@ class ModelResult:
     """What building one model came to."""
 
     name: str
-    rows: int | None       # None for a view
+    rows: int | None  # None for a view
     seconds: float
 
 
@@ -53,7 +53,7 @@ class Dbt(ConfigurableResource):  # type: ignore[type-arg]
         """Build models, with ``command="build"`` also testing their data.
 
         Raises:
-            DbtFailed: naming the first model or test that failed.
+            DbtError: naming the first model or test that failed.
         """
         url = self.databases.metering()
         # Parsed once per run: variables are read when a model is compiled, not when it is parsed.
@@ -89,7 +89,7 @@ def invoke(arguments: Sequence[str], url: str, manifest: Any = None) -> Any:
     """Run a dbt command in this process and return its result.
 
     Raises:
-        DbtFailed: with what dbt says.
+        DbtError: with what dbt says.
     """
     from dbt.cli.main import dbtRunner
 
@@ -99,9 +99,9 @@ def invoke(arguments: Sequence[str], url: str, manifest: Any = None) -> Any:
     with _environment(profile_environment(url)):
         outcome = dbtRunner(manifest=manifest).invoke([*quiet, *arguments, *paths])
     if outcome.exception is not None:
-        raise DbtFailed(f"dbt {arguments[0]}: {' '.join(str(outcome.exception).split())}")
+        raise DbtError(f"dbt {arguments[0]}: {' '.join(str(outcome.exception).split())}")
     if not outcome.success:
-        raise DbtFailed(f"dbt {arguments[0]}: {_first_failure(outcome.result)}")
+        raise DbtError(f"dbt {arguments[0]}: {_first_failure(outcome.result)}")
     return outcome.result
 
 

@@ -24,7 +24,7 @@ class Verdict:
 
     name: str
     violations: int
-    first_rows: Sequence[Mapping[str, Any]]   # cloud, resource_type, subject, detail
+    first_rows: Sequence[Mapping[str, Any]]  # cloud, resource_type, subject, detail
 
     @property
     def passed(self) -> bool:
@@ -46,6 +46,7 @@ class Expectations(ConfigurableResource):  # type: ignore[type-arg]
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
+        from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
@@ -57,7 +58,7 @@ class Expectations(ConfigurableResource):  # type: ignore[type-arg]
         suite = gx.ExpectationSuite(
             name="invariants",
             expectations=[
-                gx.expectations.UnexpectedRowsExpectation(
+                UnexpectedRowsExpectation(
                     unexpected_rows_query="select cloud, resource_type, subject, detail from {batch} "
                     f"where invariant = '{name}' order by cloud, resource_type, subject, detail",
                     meta={"name": name},

@@ -27,10 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = launch(options.job, options.period, options.actor)
     except TallyError as error:
-        print(f"{options.job} {options.period}: {error}", file=sys.stderr)
+        sys.stderr.write(f"{options.job} {options.period}: {error}\n")
         return 1
     if not result.success:
-        print(f"{options.job} {options.period} failed at {failure(result)}", file=sys.stderr)
+        sys.stderr.write(f"{options.job} {options.period} failed at {failure(result)}\n")
         return 1
     return 0
 

@@ -21,7 +21,8 @@ def progress(context: InitLoggerContext) -> logging.Logger:
     """Log a run for a person who waits for it."""
     log_file = Path(context.logger_config["log_file"])
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    made = logging.Logger("tally", level=logging.DEBUG)
+    # Not from the registry of loggers, which would hand this run's file to the next one.
+    made = logging.Logger("tally", level=logging.DEBUG)  # noqa: LOG001
     everything = logging.FileHandler(log_file, encoding="utf-8")
     everything.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     made.addHandler(everything)
@@ -41,6 +42,6 @@ class _StepLines(logging.Handler):
         meta: dict[str, Any] = getattr(record, "dagster_meta", {})
         event = meta.get("dagster_event")
         line = _LINES.get(event.event_type) if event is not None else None
-        if line is not None:
+        if event is not None and line is not None:
             self._stderr.write(line.format(step=event.step_key) + "\n")
             self._stderr.flush()

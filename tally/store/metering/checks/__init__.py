@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from uuid import UUID
 
+from tally.store.database import Connection
+
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
@@ -21,6 +23,13 @@ class Invariant:
     def query(self, run_id: UUID) -> str:
         """The query for one run, without parameters; columns cloud, resource_type, subject, detail."""
         return self.sql.replace(":run_id", f"'{run_id}'")
+
+
+def refresh_statistics(connection: Connection) -> None:
+    """Let the planner know the tables that the run has just filled: it would take them for tiny, and loop over them."""
+    connection.execute("analyze metering.int_resource_intervals, metering.int_usage_records")
+    if connection.execute("select to_regclass('metering.int_rated_records')").fetchone() != (None,):
+        connection.execute("analyze metering.int_rated_records")
 
 
 def invariant(name: str) -> Invariant:
