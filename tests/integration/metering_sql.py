@@ -56,7 +56,7 @@ def dbt(metering: Connection, command: str, run: Run, select: str, *options: str
         command, "--select", *select.split(), "--vars", f"{{run_id: {run.id}}}", "--quiet",
         *options, *_places(),
     ]
-    result = _runner().invoke(arguments)
+    result = _runner(metering.info.dbname).invoke(arguments)
     results = getattr(result.result, "results", ())
     failed = [f"{r.node.name}: {r.message}" for r in results if r.status not in ("success", "pass")]
     assert result.success, failed or result.exception
@@ -76,8 +76,8 @@ def _environment(metering: Connection) -> dict[str, str]:
 
 
 @cache
-def _runner() -> dbtRunner:
-    """A runner that parses the project once."""
+def _runner(database: str) -> dbtRunner:
+    """A runner that parses the project once for a database: the manifest names it in every relation."""
     parsed = dbtRunner().invoke(["parse", "--quiet", *_places()])
     assert isinstance(parsed.result, Manifest), parsed.exception
     return dbtRunner(manifest=parsed.result)

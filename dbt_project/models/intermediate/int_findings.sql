@@ -171,9 +171,10 @@ select
 from run
 cross join (
     select 'open_left' as kind, true as blocking, cloud, platform, resource_type, resource_id as subject,
-        'its first event is an update, in the middle of the period: when it began is not known' as detail
-    from usage_records
-    where open_left and from_event_id is not null
+        'its first event is an update at ' || opened_at || ': when it began is not known' as detail
+    from lifetimes
+    inner join run on lifetimes.opened_at > run.period_from and lifetimes.opened_at < run.metered_to
+    where open_left and (closed_at is null or opened_at < closed_at)
     union all
     select 'anomaly', true, cloud, platform, resource_type, event_id,
         anomaly || ': ' || event_type || ' of ' || resource_id || ' at ' || timestamp

@@ -57,7 +57,6 @@ ordered as (
 judged as (
     select
         *,
-        effect = 'update' and position = 1 as opens_left,
         -- A re-creation of an open resource ends the old life by opening the new one.
         (effect = 'update' and position = 1)
         or (effect = 'create' and case when recreates then first_of_instant else not was_open end) as opens,
@@ -91,7 +90,8 @@ lived as (
 bounded as (
     select
         cloud, platform, resource_type, resource_id, lifetime_no, project_id,
-        timestamp, effect_rank, event_id, opens_left, closes,
+        timestamp, effect_rank, event_id, closes,
+        lifetime_no = 1 and first_value(effect) over life = 'update' as open_left,
         lead(timestamp) over life as to_ts,
         lead(event_id) over life as to_event_id,
         coalesce(lead(closes) over life or lead(lifetime_no) over life <> lifetime_no, true) as last_of_life,
@@ -137,7 +137,7 @@ coalesced as (
 )
 
 select
-    cloud, platform, resource_type, resource_id, lifetime_no, opens_left as open_left, project_id, state,
+    cloud, platform, resource_type, resource_id, lifetime_no, open_left, project_id, state,
     size::jsonb as size,
     timestamp as from_ts, ends_at as to_ts, event_id as from_event_id, end_event_id as to_event_id
 from coalesced

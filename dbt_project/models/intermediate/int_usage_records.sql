@@ -10,7 +10,7 @@ with run as (
 clipped as (
     select
         intervals.cloud, intervals.platform, intervals.resource_type, intervals.resource_id,
-        intervals.lifetime_no, intervals.open_left, intervals.project_id, intervals.state, intervals.size,
+        intervals.lifetime_no, intervals.project_id, intervals.state, intervals.size,
         run.run_id,
         greatest(intervals.from_ts, run.period_from) as from_ts,
         least(intervals.to_ts, run.metered_to) as to_ts,
@@ -61,7 +61,7 @@ measured as (
 select
     cloud, platform, resource_type, resource_id,
     {{ derived_id(['run_id', 'cloud', 'resource_type', 'resource_id', 'lifetime_no', 'extract(epoch from from_ts)']) }} as id,
-    run_id, lifetime_no, open_left, project_id, state, from_ts, to_ts, from_event_id, to_event_id, length_us, size, counters,
+    run_id, lifetime_no, project_id, state, from_ts, to_ts, from_event_id, to_event_id, length_us, size, counters,
     -- Minutes are for reading: whole if whole, else half-up to 6 decimals by integer division. Rating uses length_us.
     jsonb_build_object('minutes', trim_scale(((length_us + 30) / 60)::numeric / 1000000), 'count', 1)
     || size || counters as usage
