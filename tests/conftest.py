@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import pytest
 
+from tally.services.pricing import load_price_versions
+from tally.services.registry import load_builtin_types
 from tally.store.database import Connection, connect, connected
 from tally.store.embedded import embedded_server
 from tally.store.migrate import migrate
@@ -95,17 +97,10 @@ def migrated_template(server_url: str, kind: str) -> Iterator[str]:
 
 def load_builtin(connection: Connection, kind: str) -> None:
     """Load the resource types or the price versions that Tally ships."""
-    try:
-        if kind == "reporting":
-            from tally.services.registry import load_builtin_types
-
-            load_builtin_types(connection)
-        else:
-            from tally.services.pricing import load_price_versions
-
-            load_price_versions(connection)
-    except ImportError:
-        return
+    if kind == "reporting":
+        load_builtin_types(connection)
+    else:
+        load_price_versions(connection)
 
 
 def stop_background_workers(connection: Connection) -> None:

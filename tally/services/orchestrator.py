@@ -27,6 +27,9 @@ WEBSERVER_SECONDS = 180  # importing Dagster and the code location on a slow mac
 STOP_SECONDS = 10
 WATCH_SECONDS = 0.2
 
+LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries {
+    locationOrLoadError { ... on PythonError { message } } } } } }"""
+
 # A billing system does not phone home, and behind a closed network the attempts cost time.
 NO_TELEMETRY = {
     "DAGSTER_DISABLE_TELEMETRY": "true",
@@ -70,7 +73,7 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
 
     Raises:
         InvalidInput: if the port is taken.
-        Unavailable: if one of them ends by itself or does not answer.
+        Unavailable: if one of them ends by itself or does not answer, or the code location does not load.
     """
     address = f"http://127.0.0.1:{settings.web_port}"
     _refuse_taken(settings.web_port)
@@ -88,6 +91,7 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
             output = stack.enter_context((logs / f"{name}.log").open("wb"))
             processes[name] = stack.enter_context(_process(command, environment, output.fileno(), subprocess.STDOUT))
         _wait_for(address, processes, logs)
+        _refuse_unloaded(address, logs)
         say(f"Dagster   {address}")
         say(f"Data      {settings.home}")
         say(f"Logs      {logs}")
@@ -165,16 +169,29 @@ def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
 
 def _wait_for(address: str, processes: Mapping[str, "subprocess.Popen[bytes]"], logs: Path) -> None:
     deadline = time.monotonic() + WEBSERVER_SECONDS
-    session = requests.Session()
-    session.trust_env = False  # a proxy has no business on the loopback interface
     while True:
         _refuse_ended(processes, logs)
         with suppress(requests.RequestException):
-            if session.get(f"{address}/server_info", timeout=5).ok:
+            if _local().get(f"{address}/server_info", timeout=5).ok:
                 return
         if time.monotonic() > deadline:
             raise Unavailable(f"the Dagster webserver does not answer at {address}; see {logs / 'webserver.log'}")
         time.sleep(WATCH_SECONDS)
+
+
+def _refuse_unloaded(address: str, logs: Path) -> None:
+    """A webserver also serves a code location that failed to load: as an empty page."""
+    answer = _local().post(f"{address}/graphql", json={"query": LOCATIONS}, timeout=WEBSERVER_SECONDS).json()
+    for entry in answer["data"]["workspaceOrError"]["locationEntries"]:
+        if message := (entry["locationOrLoadError"] or {}).get("message"):
+            reason = " ".join(message.split())[:500]
+            raise Unavailable(f"the code location does not load: {reason} ({logs / 'webserver.log'})")
+
+
+def _local() -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False  # a proxy has no business on the loopback interface
+    return session
 
 
 def _refuse_ended(processes: Mapping[str, "subprocess.Popen[bytes]"], logs: Path) -> None:
