@@ -60,7 +60,8 @@ class Settings:
         """
         faults: list[str] = []
         known = {setting.name for setting in SETTINGS} | INTERNAL
-        faults += [f"{name} is not a setting" for name in environment if name.startswith("TALLY_") and name not in known]
+        unknown = [name for name in environment if name.startswith("TALLY_") and name not in known]
+        faults += [f"{name} is not a setting" for name in unknown]
 
         def read(name: str, convert: Any) -> Any:
             default = next(setting.default for setting in SETTINGS if setting.name == name)
