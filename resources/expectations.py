@@ -8,14 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
+import psycopg2
 from dagster import ConfigurableResource, ResourceDependency
-from psycopg.conninfo import conninfo_to_dict
 
 from resources.databases import Databases
 
 _SESSION = "-c timezone=UTC -c jit=off -c application_name=tally-checks"
+_NAMELESS = "postgresql+psycopg2://tally@localhost/tally"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,20 @@ class Expectations(ConfigurableResource):  # type: ignore[type-arg]
         from great_expectations.data_context.types.base import ProgressBarsConfig
         from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 
+        connections: list[Any] = []
+
+        def connect() -> Any:
+            connections.append(psycopg2.connect(self.databases.metering(), options=_SESSION))
+            return connections[-1]
+
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        source = context.data_sources.add_sql(
-            "metering", connection_string=sqlalchemy_url(self.databases.metering()), create_temp_table=True
+        # It takes connections, not the URL: that may name a socket, which it refuses, and holds the password.
+        source = context.data_sources.add_postgres(
+            "metering",
+            connection_string=_NAMELESS,
+            create_temp_table=True,
+            kwargs={"creator": connect},  # type: ignore[call-arg]
         )
         asset = source.add_query_asset("violations", query=_found(queries))
         batch = asset.add_batch_definition_whole_table("of the run")
@@ -69,19 +79,14 @@ class Expectations(ConfigurableResource):  # type: ignore[type-arg]
         context.suites.add(suite)
         validation = gx.ValidationDefinition(name="run", data=batch, suite=suite)
         context.validation_definitions.add(validation)
-        outcome = validation.run(result_format="COMPLETE")
+        try:
+            outcome = validation.run(result_format="COMPLETE")
+        finally:
+            # Great Expectations would keep them, and what was found in them, as long as the process lives.
+            for connection in connections:
+                connection.close()
         verdicts = {verdict.name: verdict for verdict in map(_verdict, outcome.results)}
         return [verdicts[name] for name in queries]
-
-
-def sqlalchemy_url(url: str) -> str:
-    """The URL of a database for SQLAlchemy with psycopg2, whether over TCP or a socket; it holds the password."""
-    parts = conninfo_to_dict(url)
-    user, password = (quote(str(parts.get(key) or ""), safe="") for key in ("user", "password"))
-    options = {key: value for key, value in parts.items() if key not in ("user", "password", "dbname")}
-    options["options"] = _SESSION
-    query = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in options.items())
-    return f"postgresql+psycopg2://{user}{':' + password if password else ''}@/{quote(str(parts['dbname']))}?{query}"
 
 
 def _found(queries: Mapping[str, str]) -> str:

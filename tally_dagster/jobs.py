@@ -2,14 +2,11 @@
 
 from dagster import AssetSelection, define_asset_job, in_process_executor
 
-from assets.partitions import MONTHS
-
 _FINALIZED = AssetSelection.assets("finalized_period")
 
 close_month = define_asset_job(
     "close_month",
     selection=AssetSelection.all() - _FINALIZED,
-    partitions_def=MONTHS,
     executor_def=in_process_executor,
     description="Meter, rate and bill a month. It replaces the former run of the month; until the month is over the "
     "run is preliminary.",
@@ -18,7 +15,6 @@ close_month = define_asset_job(
 finalize_month = define_asset_job(
     "finalize_month",
     selection=_FINALIZED,
-    partitions_def=MONTHS,
     executor_def=in_process_executor,
     description="Make the live run of a month immutable, after its grace, unless anything speaks against it.",
 )

@@ -1,0 +1,43 @@
+"""One small month, closed once by the real job: the databases of each test are clones of what it left."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tally.store.database import connected
+from tests.conftest import fresh_database, stop_background_workers, temporary_home
+from tests.integration.closing import SMALL_MONTH, House
+
+
+@pytest.fixture(scope="session")
+def tally_home() -> Iterator[None]:
+    """A TALLY_HOME for dbt's files, the same for all tests: the project is parsed once."""
+    with temporary_home() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_HOME", str(home))
+        yield
+
+
+@pytest.fixture(scope="session")
+def closed_templates(
+    server_url: str, reporting_template: str, metering_template: str, tally_home: None
+) -> Iterator[tuple[str, str]]:
+    """Names of a reporting and a metering database in which the small month is closed."""
+    with (
+        fresh_database(server_url, reporting_template) as reporting_url,
+        fresh_database(server_url, metering_template) as metering_url,
+    ):
+        house = House(reporting_url, metering_url)
+        house.ingest(*SMALL_MONTH)
+        house.close()
+        with connected(reporting_url) as reporting:
+            stop_background_workers(reporting)
+        yield urlsplit(reporting_url).path.removeprefix("/"), urlsplit(metering_url).path.removeprefix("/")
+
+
+@pytest.fixture
+def house(server_url: str, closed_templates: tuple[str, str]) -> Iterator[House]:
+    """An installation of its own in which the small month is closed, but not finalized."""
+    reporting, metering = closed_templates
+    with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
+        yield House(reporting_url, metering_url)
