@@ -1,4 +1,4 @@
-"""A small month, and the way to close it through the real job: the words of the tests of runs, checks and finalization."""
+"""A small month, and the way to close it through the real job: the words of several tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -20,7 +20,10 @@ def tally_home() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def closed_templates(
-    server_url: str, reporting_template: str, metering_template: str, tally_home: None
+    server_url: str,
+    reporting_template: str,
+    metering_template: str,
+    tally_home: None,  # noqa: ARG001
 ) -> Iterator[tuple[str, str]]:
     """Names of a reporting and a metering database in which the small month is closed."""
     with (

@@ -16,7 +16,7 @@ from tally.store.metering.runs import METERING_LOCK
 from tests.conftest import REPOSITORY, temporary_home
 from tests.integration.closing import PERIOD, House, failed_steps, statuses, violated
 
-COSTS = "select dimension, sum(amount), sum(amount_exact) from ledger.rated_records group by dimension order by dimension"
+COSTS = "select dimension, sum(amount), sum(amount_exact) from ledger.rated_records group by 1 order by 1"
 RECORDS = """
     select resource_id, state, from_ts, to_ts, usage::text from ledger.usage_records
     where run_id in (select id from ledger.runs where status in ('completed', 'finalized'))
@@ -28,12 +28,15 @@ def test_a_closed_month_has_one_live_run_with_every_check_passed(house: House) -
     with connected(house.metering_url) as metering:
         assert statuses(metering) == ["completed"]
     assert {name for (name,) in house.query("select name from ledger.checks where passed")} == REQUIRED_CHECKS
-    assert house.query("select count(*) from ledger.runs where inputs_hash ~ '^[0-9a-f]{64}$' and outputs_hash ~ '^[0-9a-f]{64}$'") == [(1,)]
+    ((inputs_hash, outputs_hash),) = house.query("select inputs_hash, outputs_hash from ledger.runs")
+    assert (len(inputs_hash), len(outputs_hash)) == (64, 64)
 
 
 def test_the_costs_of_the_small_month_are_those_of_a_calculator(house: House) -> None:
-    """Rule 23: 2 vcpus at 0.02 from 1 to 11 March 16:00, 4 up to the 20th 10:30, half price until the 25th, and so on."""
-    minutes = house.query("select resource_id, sum((usage ->> 'minutes')::numeric) from ledger.usage_records group by 1 order by 1")
+    """Rule 23: 2 vcpus to 11 March 16:00, 4 to the 20th 10:30, then half price until the 25th."""
+    minutes = house.query(
+        "select resource_id, sum((usage ->> 'minutes')::numeric) from ledger.usage_records group by 1 order by 1"
+    )
     assert minutes == [("i-1", Decimal(24 * 24 * 60)), ("i-2", Decimal(27 * 24 * 60))]
     (vcpus,) = house.query(
         """select array_agg(r.amount order by u.from_ts) from ledger.rated_records as r
@@ -46,9 +49,9 @@ def test_the_costs_of_the_small_month_are_those_of_a_calculator(house: House) ->
 
 def test_marts_hold_what_the_live_run_holds(house: House) -> None:
     """Analysts read sums of the ledger: the same amounts, gauges weighed by hours, minutes of existence."""
-    assert house.query(
-        "select sum(amount), sum(amount_exact) from marts.project_costs_monthly"
-    ) == house.query("select sum(amount), sum(amount_exact) from ledger.rated_records")
+    assert house.query("select sum(amount), sum(amount_exact) from marts.project_costs_monthly") == house.query(
+        "select sum(amount), sum(amount_exact) from ledger.rated_records"
+    )
     assert house.query(
         "select project_id, metric, quantity from marts.project_usage_monthly"
         " where project_id = 'p-2' and metric in ('vcpus', 'minutes') order by metric"

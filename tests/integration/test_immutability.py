@@ -1,0 +1,112 @@
+"""Finalized records refuse ordinary statements of every role, the owner and the superuser included (rule 19)."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tally.store.database import Connection, connected
+from tests.integration.closing import House
+
+RECORDS = ("usage_records", "rated_records", "attributions", "bills", "findings", "checks")
+APPEND_ONLY = ("pricing_versions", "prices", "price_modifiers", "unpriced", "waivers")
+REFUSED = {"TA001", "TA002", "23503"}  # the last: what is still referred to, as usage is by its costs
+
+
+@pytest.fixture
+def finalized(house: House) -> Iterator[Connection]:
+    """A metering database with a finalized run, and at least one row in each of its tables."""
+    with connected(house.metering_url) as metering:
+        ((run_id,),) = metering.execute("select id from ledger.runs").fetchall()
+        metering.execute(
+            "insert into ledger.findings (run_id, kind, blocking, subject, detail) values (%s, 'note', false, 's', 'd')",
+            [run_id],
+        )
+        metering.execute("insert into ledger.waivers (period, kind, reason, actor) values ('2026-03', 'k', 'r', 'a')")
+        metering.execute("update ledger.runs set status = 'finalized', finalized_at = now()")
+        yield metering
+
+
+@pytest.fixture(params=["superuser", "owner", "clerk"])
+def role(finalized: Connection, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """The same connection, acting as a superuser, as the owner of the tables, and as a role that was granted all."""
+    if request.param != "superuser":
+        name = f"{request.param}_{finalized.info.dbname}"
+        role = sql.Identifier(name)
+        finalized.execute(sql.SQL("create role {}").format(role))
+        finalized.execute(sql.SQL("grant usage on schema ledger, raw to {}").format(role))
+        finalized.execute(sql.SQL("grant all on all tables in schema ledger, raw to {}").format(role))
+        if request.param == "owner":
+            for table in (*RECORDS, *APPEND_ONLY, "runs"):
+                statement = sql.SQL("alter table ledger.{} owner to {}")
+                finalized.execute(statement.format(sql.Identifier(table), role))
+        finalized.execute(sql.SQL("set role {}").format(role))
+    yield finalized
+    if request.param != "superuser":
+        finalized.execute("reset role")
+        finalized.execute(sql.SQL("reassign owned by {} to current_user").format(role))
+        finalized.execute(sql.SQL("drop owned by {}").format(role))
+        finalized.execute(sql.SQL("drop role {}").format(role))
+
+
+def refusal(connection: Connection, statement: str) -> str | None:
+    """SQLSTATE with which a statement is refused; None if it went through."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(statement.encode())
+    except psycopg.Error as error:
+        return error.sqlstate
+    return None
+
+
+@pytest.mark.parametrize("table", RECORDS)
+def test_records_of_a_finalized_run_refuse_update_delete_insert_and_truncate(role: Connection, table: str) -> None:
+    """Ordinary statements on the finalized records fail, whoever sends them."""
+    statements = (
+        f"update ledger.{table} set run_id = run_id",
+        f"delete from ledger.{table}",
+        f"truncate ledger.{table} cascade",
+    )
+    assert {statement: refusal(role, statement) in REFUSED for statement in statements} == dict.fromkeys(
+        statements, True
+    )
+
+
+@pytest.mark.parametrize("table", APPEND_ONLY)
+def test_prices_and_waivers_are_append_only(role: Connection, table: str) -> None:
+    """A price version that was loaded, and a waiver that was given, stay as they are."""
+    column = "kind" if table == "waivers" else "version"
+    for statement in (
+        f"update ledger.{table} set {column} = {column}",
+        f"delete from ledger.{table}",
+        f"truncate ledger.{table} cascade",
+    ):
+        assert refusal(role, statement) in REFUSED, statement
+
+
+def test_the_finalized_run_itself_never_changes(role: Connection) -> None:
+    """Neither its status nor anything else of it, and it cannot be removed."""
+    for statement in (
+        "update ledger.runs set status = 'completed', finalized_at = null",
+        "update ledger.runs set outputs_hash = 'x'",
+        "delete from ledger.runs",
+        "truncate ledger.runs cascade",
+    ):
+        assert refusal(role, statement) in REFUSED, statement
+
+
+def test_nothing_is_added_to_a_finalized_run(role: Connection) -> None:
+    """A late record is refused, too: what arrives late becomes a correction."""
+    statement = "insert into ledger.bills select run_id, cloud, project_id || '2', platform, total, currency, document, document_hash from ledger.bills"
+    assert refusal(role, statement) == "TA002"
+
+
+def test_a_finalized_run_needs_the_instant_at_which_it_was(house: House) -> None:
+    """The constraint behind the service: a preliminary run cannot be finalized by whatever statement."""
+    with connected(house.metering_url) as metering:
+        assert refusal(metering, "update ledger.runs set status = 'finalized'") == "23514"
+        assert (
+            refusal(metering, "update ledger.runs set status = 'finalized', finalized_at = now(), preliminary = true")
+            == "23514"
+        )

@@ -1,0 +1,108 @@
+"""Each invariant of rule 16 can fail: what is corrupted on purpose is found, and named."""
+
+import pytest
+
+from assets.checks import GATES
+from tally.services.runs import REQUIRED_CHECKS
+from tally.store.database import Connection, connected
+from tally.store.metering.checks import invariant
+from tests.integration.closing import House
+
+NAMES = [name for names in GATES.values() for name in names]
+USAGE = "update metering.int_usage_records set"
+RATED = "update metering.int_rated_records set"
+FIRST = "where resource_id = 'i-1' and from_event_id is null"
+
+# (invariant, what somebody does to the tables, whom the invariant names)
+CORRUPTIONS = [
+    ("no_gap", f"{USAGE} to_ts = to_ts - interval '1 microsecond' {FIRST}", "i-1"),
+    (
+        "no_gap",
+        "delete from metering.int_usage_records where resource_id = 'i-1' and state = 'active' and from_event_id = 'e-2'",
+        "i-1",
+    ),
+    ("no_overlap", f"{USAGE} to_ts = to_ts + interval '1 microsecond' {FIRST}", "i-1"),
+    ("no_overlap", f"{USAGE} lifetime_no = 7, to_ts = to_ts + interval '1 hour' {FIRST}", "i-1"),
+    ("coverage", f"{USAGE} length_us = length_us + 1 {FIRST}", "i-1"),
+    ("coverage", f"{USAGE} to_ts = to_ts - interval '1 microsecond', length_us = length_us - 1 {FIRST}", "i-1"),
+    ("coverage", "delete from metering.int_usage_records where resource_id = 'i-2'", "i-2"),
+    ("coverage", "delete from raw.events where resource_id = 'i-2'", "i-2"),
+    ("coverage", "update raw.events set event_type = 'compute.instance.power_on.end' where event_id = 'e-4'", "i-1"),
+    ("traceability", f"{USAGE} to_event_id = 'nobody' {FIRST}", "i-1"),
+    ("traceability", f"{USAGE} from_ts = from_ts + interval '1 second' {FIRST}", "i-1"),
+    (
+        "traceability",
+        "with later as (insert into raw.loads values (9, now(), 1, 0)) update raw.events set load_id = 9 where event_id = 'e-2'",
+        "i-1",
+    ),
+    ("count_is_one", f"""{USAGE} usage = usage || '{{"count": 2}}' {FIRST}""", "i-1"),
+    ("count_is_one", f"{USAGE} usage = usage - 'count' {FIRST}", "i-1"),
+    ("no_negative_usage", f"""{USAGE} usage = usage || '{{"ram_gb": -0.1}}' {FIRST}""", "i-1"),
+    (
+        "projection_matches_timelines",
+        "update raw.current_resources set last_state = 'x' where resource_id = 'i-2'",
+        "i-2",
+    ),
+    (
+        "projection_matches_timelines",
+        "update raw.current_resources set deleted_at = null where resource_id = 'i-1'",
+        "i-1",
+    ),
+    ("projection_matches_timelines", "delete from raw.current_resources where resource_id = 'i-1'", "i-1"),
+    ("projection_matches_timelines", "delete from metering.int_resource_intervals where resource_id = 'i-1'", "i-1"),
+    ("no_negative_amount", f"{RATED} amount = -0.01 where resource_id = 'i-2' and dimension = 'vcpus'", "i-2"),
+    (
+        "amount_is_rounded_exact_amount",
+        f"{RATED} amount = amount + 0.01 where resource_id = 'i-2' and dimension = 'vcpus'",
+        "i-2",
+    ),
+    (
+        "amount_is_rounded_exact_amount",
+        f"{RATED} amount_exact = amount_exact + 0.000000000001 where resource_id = 'i-2'",
+        "i-2",
+    ),
+    ("amount_is_rounded_exact_amount", f"{RATED} price = price * 2 where resource_id = 'i-2'", "i-2"),
+    (
+        "every_priced_quantity_is_rated",
+        "delete from metering.int_rated_records where resource_id = 'i-2' and dimension = 'vcpus'",
+        "i-2",
+    ),
+    (
+        "every_priced_quantity_is_rated",
+        f"{RATED} dimension = 'other' where resource_id = 'i-2' and dimension = 'vcpus'",
+        "i-2",
+    ),
+    ("bills_equal_line_items", "delete from ledger.attributions where project_id = 'p-2'", "p-2"),
+    ("bills_equal_line_items", "delete from ledger.bills where project_id = 'p-2'", "p-2"),
+    (
+        "bills_equal_line_items",
+        "delete from ledger.rated_records where project_id = 'p-2' and dimension = 'vcpus'",
+        "p-2",
+    ),
+]
+
+
+def violations(metering: Connection, name: str) -> list[tuple[str, str, str, str]]:
+    """What violates an invariant of the live run: (cloud, resource_type, subject, detail)."""
+    ((run_id,),) = metering.execute("select id from ledger.runs where status = 'completed'").fetchall()
+    return metering.execute(invariant(name).query(run_id).encode()).fetchall()
+
+
+def test_every_invariant_gates_a_step_and_says_what_to_do() -> None:
+    """The checks that a run must have passed are those that the assets run, each with its truth and its remedy."""
+    assert sorted(NAMES) == sorted(REQUIRED_CHECKS)
+    assert all(invariant(name).truth and invariant(name).remedy for name in NAMES)
+
+
+def test_every_invariant_holds_of_a_closed_month(house: House) -> None:
+    """Nothing is reported where nothing is wrong."""
+    with connected(house.metering_url) as metering:
+        assert {name: violations(metering, name) for name in NAMES} == {name: [] for name in NAMES}
+
+
+@pytest.mark.parametrize(("name", "corruption", "subject"), CORRUPTIONS)
+def test_a_corruption_is_found_and_named(house: House, name: str, corruption: str, subject: str) -> None:
+    """Each invariant finds what was done to its rows, and names the resource or project."""
+    with connected(house.metering_url) as metering:
+        assert metering.execute(corruption.encode()).rowcount > 0
+        assert {found[2] for found in violations(metering, name)} == {subject}
