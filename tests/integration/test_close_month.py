@@ -77,7 +77,7 @@ def test_closing_three_times_leaves_the_same_rows_and_two_superseded_runs(house:
 
 
 def test_a_projection_that_lies_aborts_the_run_and_leaves_the_former_one_live(house: House) -> None:
-    """Rule 16: a violation names the check and the row, nothing of the run stays in the ledger, the lock is released."""
+    """Rule 16: a violation names check and row, nothing of the run stays in the ledger, the lock is released."""
     records = house.query(RECORDS)
     with connected(house.reporting_url) as reporting:
         reporting.execute("""update reporting.current_resources set size = '{"vcpus": 99}' where resource_id = 'i-2'""")
@@ -96,7 +96,8 @@ def test_a_projection_that_lies_aborts_the_run_and_leaves_the_former_one_live(ho
     assert house.query(RECORDS) == records
     for table in ("usage_records", "rated_records", "bills", "attributions", "findings"):
         assert house.query(
-            f"select count(*) from ledger.{table} as t inner join ledger.runs as r on r.id = t.run_id where r.status = 'failed'"
+            f"select count(*) from ledger.{table} as t inner join ledger.runs as r on r.id = t.run_id"
+            " where r.status = 'failed'"
         ) == [(0,)]
 
 

@@ -6,7 +6,7 @@ MODELS = "staging intermediate"
 
 
 def test_the_worked_examples_of_the_models_hold(metering_url: str, tally_home: None) -> None:  # noqa: ARG001
-    """Dbt runs each unit test on rows of its own; models of no run, which are empty, only tell it the types of their columns."""
+    """Each unit test has rows of its own; the models, empty without a run, only tell dbt the types of their columns."""
     manifest = parse(metering_url, write=False)
     invoke(["run", "--select", *MODELS.split(), "--no-write-json"], metering_url, manifest)
     outcome = invoke(["test", "--select", "test_type:unit", "--no-write-json"], metering_url, manifest)

@@ -20,7 +20,8 @@ def finalized(house: House) -> Iterator[Connection]:
     with connected(house.metering_url) as metering:
         ((run_id,),) = metering.execute("select id from ledger.runs").fetchall()
         metering.execute(
-            "insert into ledger.findings (run_id, kind, blocking, subject, detail) values (%s, 'note', false, 's', 'd')",
+            "insert into ledger.findings (run_id, kind, blocking, subject, detail)"
+            " values (%s, 'note', false, 's', 'd')",
             [run_id],
         )
         metering.execute("insert into ledger.waivers (period, kind, reason, actor) values ('2026-03', 'k', 'r', 'a')")
@@ -98,7 +99,10 @@ def test_the_finalized_run_itself_never_changes(role: Connection) -> None:
 
 def test_nothing_is_added_to_a_finalized_run(role: Connection) -> None:
     """A late record is refused, too: what arrives late becomes a correction."""
-    statement = "insert into ledger.bills select run_id, cloud, project_id || '2', platform, total, currency, document, document_hash from ledger.bills"
+    statement = (
+        "insert into ledger.bills select run_id, cloud, project_id || '2', platform,"
+        " total, currency, document, document_hash from ledger.bills"
+    )
     assert refusal(role, statement) == "TA002"
 
 

@@ -18,7 +18,7 @@ CORRUPTIONS = [
     ("no_gap", f"{USAGE} to_ts = to_ts - interval '1 microsecond' {FIRST}", "i-1"),
     (
         "no_gap",
-        "delete from metering.int_usage_records where resource_id = 'i-1' and state = 'active' and from_event_id = 'e-2'",
+        "delete from metering.int_usage_records where from_event_id = 'e-2'",
         "i-1",
     ),
     ("no_overlap", f"{USAGE} to_ts = to_ts + interval '1 microsecond' {FIRST}", "i-1"),
@@ -32,7 +32,8 @@ CORRUPTIONS = [
     ("traceability", f"{USAGE} from_ts = from_ts + interval '1 second' {FIRST}", "i-1"),
     (
         "traceability",
-        "with later as (insert into raw.loads values (9, now(), 1, 0)) update raw.events set load_id = 9 where event_id = 'e-2'",
+        ("with later as (insert into raw.loads values (9, now(), 1, 0))"
+        " update raw.events set load_id = 9 where event_id = 'e-2'"),
         "i-1",
     ),
     ("count_is_one", f"""{USAGE} usage = usage || '{{"count": 2}}' {FIRST}""", "i-1"),
