@@ -36,7 +36,6 @@ lifeless as (
     select
         {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
         case
-            when events.effect = 'unknown' then 'unknown_event_type'
             when events.effect = 'delete' and births.first_opened_at <= events.timestamp then null
             when events.effect = 'delete' then 'delete_without_life'
             when events.effect = 'usage' and births.first_opened_at <= events.timestamp then 'after_delete'
@@ -46,14 +45,22 @@ lifeless as (
     from events
     left join births using (cloud, resource_type, resource_id)
     where
-        events.effect = 'unknown'
-        or not exists (
+        events.effect <> 'unknown'
+        and not exists (
             select from lifetimes
             where
                 {{ same_resource('lifetimes', 'events') }}
                 and lifetimes.opened_at <= events.timestamp
                 and (lifetimes.closed_at is null or events.timestamp <= lifetimes.closed_at)
         )
+),
+
+undefined as (
+    select
+        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
+        'unknown_event_type' as anomaly
+    from events
+    where events.effect = 'unknown'
 ),
 
 -- Usage that no interval takes: of a life of zero length, or of a delete that ends nothing.
@@ -76,7 +83,9 @@ uncounted as (
 anomalies as (
     select distinct on (found.cloud, found.resource_type, found.event_id) found.*
     from (
-        select *, 1 as precedence from lifeless
+        select *, 1 as precedence from undefined
+        union all
+        select *, 1 from lifeless
         where anomaly is not null
         union all
         select *, 2 from uncounted

@@ -112,6 +112,7 @@ def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[Att
     ) as copy:
         for row in rows:
             copy.write_row((run_id, *row))
+    connection.execute("analyze ledger.attributions")
 
 
 def records(connection: Connection, run_id: UUID) -> Iterator[RecordRow]:
@@ -138,6 +139,8 @@ def records(connection: Connection, run_id: UUID) -> Iterator[RecordRow]:
             and r.usage_record_id = u.id
         where u.run_id = %(run_id)s
         order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, u.resource_type, u.resource_id, u.from_ts"""
+    # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
+    connection.execute("set local cursor_tuple_fraction = 1")
     with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:
         cursor.itersize = _BATCH
         yield from cursor.execute(query, {"run_id": run_id})

@@ -1,4 +1,7 @@
-"""Writing the records of a run into the ledger, and their fingerprint. Source: dbt's tables of the running run."""
+"""Writing the records of a run into the ledger, and their fingerprint. Source: dbt's tables of the running run.
+
+What was written is analyzed at once: what reads it next, in the same run, would else plan for an empty table.
+"""
 
 from uuid import UUID
 
@@ -55,12 +58,16 @@ _FINGERPRINT = """
 
 def write_usage(connection: Connection, run_id: UUID) -> int:
     """Write the usage records of the running run; returns how many."""
-    return connection.execute(_USAGE, [run_id]).rowcount
+    count = connection.execute(_USAGE, [run_id]).rowcount
+    connection.execute("analyze ledger.usage_records")
+    return count
 
 
 def write_rated(connection: Connection, run_id: UUID) -> int:
     """Write the rated records of the running run; returns how many."""
-    return connection.execute(_RATED, [run_id]).rowcount
+    count = connection.execute(_RATED, [run_id]).rowcount
+    connection.execute("analyze ledger.rated_records")
+    return count
 
 
 def write_findings(connection: Connection, run_id: UUID) -> int:
