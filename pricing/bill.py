@@ -64,7 +64,7 @@ class Bill:
     total: Decimal
 
 
-def build_bill(  # noqa: PLR0913 - what a bill is made of, each by name
+def build_bill(
     period_from: datetime,
     period_to: datetime,
     project: ProjectRef,

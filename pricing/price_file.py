@@ -14,6 +14,7 @@ from pricing.model import EVERYTHING, PRICE_KEYS, Formula, Modifier, ModifierKin
 from pricing.money import check_currency
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.errors import InvalidInput
+from tally.domain.period import YEARS
 from tally.domain.resource_type import RESERVED_METRICS
 
 _MONTH = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2]))(-01([T ]00:00:00(Z|\+00:00))?)?", re.ASCII)
@@ -75,7 +76,7 @@ class _PriceFile:
         if text is None:
             return None
         match = _MONTH.fullmatch(text)
-        if match is None or not 1970 <= int(match[1][:4]) <= 9998:
+        if match is None or int(match[1][:4]) not in YEARS:
             self._reader.faults.add(keys[key], f"{key} is {text[:40]!r}; write the first of a month: 2026-03-01")
             return None
         return date.fromisoformat(match[1] + "-01")

@@ -45,7 +45,7 @@ class Rating:
     findings: tuple[RatingFinding, ...]
 
 
-def rate(  # noqa: PLR0913 - the columns of a usage record and of its registry entry, each by name
+def rate(
     version: PriceVersion,
     *,
     platform: str,

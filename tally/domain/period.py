@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 from tally.domain.errors import InvalidInput
 from tally.domain.instants import microseconds
 
+# What PostgreSQL and Python both can hold, the end of the period included.
+YEARS = range(1970, 9999)
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])", re.ASCII)
 
 
@@ -28,7 +30,7 @@ class BillingPeriod:
             InvalidInput: if it is no month or the zone does not exist.
         """
         match = _MONTH.fullmatch(text)
-        if match is None or not 1970 <= int(match[1]) <= 9998:
+        if match is None or int(match[1]) not in YEARS:
             raise InvalidInput(f"{text!r} is not a billing period; write a month such as 2026-03")
         check_zone(zone)
         return cls(int(match[1]), int(match[2]), zone)

@@ -32,7 +32,7 @@ def finalize(
     load(reporting, metering, clock)
     run = store.live_run(metering, str(period))
     if run is None:
-        raise Refused(f"{period} cannot be finalized", [f"it has no completed run; close it first: tally close {period}"])
+        raise Refused(f"{period} cannot be finalized", [f"it has no completed run; close it: tally close {period}"])
     reasons = refusals(metering, run, period, grace, clock())
     if reasons:
         raise Refused(f"{period} cannot be finalized", reasons)
@@ -77,7 +77,7 @@ def _unproved(metering: Connection, run: Run) -> list[str]:
 
 def _found(metering: Connection, run: Run) -> list[str]:
     return [
-        f"{count} finding{'s' if count > 1 else ''} of kind {kind} (such as {example}); mend or waive with --waive {kind}"
+        f"{count} finding(s) of kind {kind}, such as {example}; mend them, or waive them with --waive {kind}"
         for kind, count, example in store.unwaived_findings(metering, run.id, run.period)
     ]
 

@@ -31,12 +31,16 @@ SUMMARY = """
 
 def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
     """Measure the seconds of both for ``count`` events over a 25th of as many resources."""
-    with database(server_url, "reporting") as reporting_url, database(server_url, "metering") as metering_url:
-        with connected(reporting_url) as reporting, connected(metering_url) as metering:
-            copy_reporting(reporting, events(count, max(1, count // EVENTS_PER_RESOURCE)))
-            begun = runs.start(reporting, metering, BillingPeriod.parse("2026-03"), lambda: NOW)
-            seconds = _dbt_seconds(metering, begun)
-            limit, same = _duckdb_seconds(metering, begun)
+    with (
+        database(server_url, "reporting") as reporting_url,
+        database(server_url, "metering") as metering_url,
+        connected(reporting_url) as reporting,
+        connected(metering_url) as metering,
+    ):
+        copy_reporting(reporting, events(count, max(1, count // EVENTS_PER_RESOURCE)))
+        begun = runs.start(reporting, metering, BillingPeriod.parse("2026-03"), lambda: NOW)
+        seconds = _dbt_seconds(metering, begun)
+        limit, same = _duckdb_seconds(metering, begun)
     if not same:
         raise AssertionError("DuckDB derived other timelines")
     return [

@@ -78,6 +78,7 @@ def _environment(metering: Connection) -> dict[str, str]:
 @cache
 def _runner(database: str) -> dbtRunner:
     """A runner that parses the project once for a database: the manifest names it in every relation."""
+    assert os.environ["DBT_TALLY_DBNAME"] == database
     parsed = dbtRunner().invoke(["parse", "--quiet", *_places()])
     assert isinstance(parsed.result, Manifest), parsed.exception
     return dbtRunner(manifest=parsed.result)

@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

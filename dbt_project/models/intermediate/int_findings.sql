@@ -176,7 +176,8 @@ unlisted as (
 )
 
 select
-    run.run_id, found.kind, found.blocking, found.cloud, found.platform, found.resource_type, found.subject, found.detail
+    run.run_id, found.kind, found.blocking,
+    found.cloud, found.platform, found.resource_type, found.subject, found.detail
 from run
 cross join (
     select 'open_left' as kind, true as blocking, cloud, platform, resource_type, resource_id as subject,

@@ -42,7 +42,7 @@ in_lives as (
     where events.usage is not null and not events.too_late
     order by
         {{ resource('events') }}, events.timestamp, events.event_id,
-        case when events.effect in ('usage', 'delete') then lifetimes.lifetime_no else - lifetimes.lifetime_no end
+        case when events.effect in ('usage', 'delete') then lifetimes.lifetime_no else -lifetimes.lifetime_no end
 )
 
 select

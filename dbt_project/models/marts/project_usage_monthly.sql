@@ -10,7 +10,8 @@ with runs as (
 records as (
     select
         records.run_id, records.cloud, records.project_id, records.platform, records.resource_type,
-        records.usage, records.counters, records.sign * {{ microseconds('records.from_ts', 'records.to_ts') }} as signed_us,
+        records.usage, records.counters,
+        records.sign * {{ microseconds('records.from_ts', 'records.to_ts') }} as signed_us,
         {{ microseconds('records.from_ts', 'records.to_ts') }} as length_us
     from {{ source('ledger', 'usage_records') }} as records
     inner join runs on records.run_id = runs.run_id

@@ -30,7 +30,8 @@ select
     end as effect_rank,
     case when lifecycles.effect in ('create', 'update') then nullif(events.payload -> 'size', 'null') end as size,
     case
-        when lifecycles.effect in ('create', 'update') then coalesce(lower((events.payload ->> 'state') collate "C"), lifecycles.state)
+        when lifecycles.effect in ('create', 'update')
+            then coalesce(lower((events.payload ->> 'state') collate "C"), lifecycles.state)
     end as state,
     case when lifecycles.effect <> 'ignore' then nullif(events.payload -> 'usage', 'null') end as usage,
     events.load_id

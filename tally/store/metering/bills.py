@@ -138,7 +138,8 @@ def records(connection: Connection, run_id: UUID) -> Iterator[RecordRow]:
             on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
             and r.usage_record_id = u.id
         where u.run_id = %(run_id)s
-        order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, u.resource_type, u.resource_id, u.from_ts"""
+        order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
+            u.resource_type, u.resource_id, u.from_ts"""
     # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
     connection.execute("set local cursor_tuple_fraction = 1")
     with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:

@@ -40,7 +40,8 @@ _FINGERPRINT = """
         union all
         select substr(md5(concat_ws('|', r.cloud, r.resource_type, r.resource_id)), 1, 3),
             concat_ws('|', r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
-                r.dimension, r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount_exact, r.amount, r.currency)
+                r.dimension, r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount_exact, r.amount,
+                r.currency)
         from ledger.rated_records as r
         inner join ledger.usage_records as u
             on u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id

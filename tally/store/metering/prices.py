@@ -22,11 +22,11 @@ class StoredVersion(NamedTuple):
     content_hash: str
 
 
-# (platform, resource_type, metric, formula, price)
+# platform, resource_type, metric, formula, price
 PriceRow = tuple[str, str, str, str, Decimal]
-# (platform, resource_type, kind, value, modifier)
+# platform, resource_type, kind, value, modifier
 ModifierRow = tuple[str, str, str, str, Decimal]
-# (platform, resource_type, metric)
+# platform, resource_type, metric
 UnpricedRow = tuple[str, str, str]
 
 

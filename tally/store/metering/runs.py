@@ -37,7 +37,8 @@ def select_runs(connection: Connection, where: str = "true", arguments: Sequence
 
 def live_run(connection: Connection, period: str) -> Run | None:
     """The completed or finalized regular run of a period: there is at most one."""
-    found = select_runs(connection, "kind = 'regular' and status in ('completed', 'finalized') and period = %s", [period])
+    live = "kind = 'regular' and status in ('completed', 'finalized') and period = %s"
+    found = select_runs(connection, live, [period])
     return found[0] if found else None
 
 

@@ -11,6 +11,7 @@ prices as (
 ),
 
 modifiers as (
+
     select modifiers.* from ledger.price_modifiers as modifiers inner join run on modifiers.version = run.pricing_version
 ),
 

@@ -28,7 +28,8 @@ bills as (
 
 select
     cloud, 'bill' as resource_type, project_id as subject,
-    'the bill says ' || coalesce(bills.total::text, 'nothing') || ', its line items ' || coalesce(billed.amount::text, 'nothing')
+    'the bill says ' || coalesce(bills.total::text, 'nothing') || ', its line items '
+    || coalesce(billed.amount::text, 'nothing')
     || case when billed.unattributed then '; a project in it is attributed nowhere' else '' end as detail
 from billed
 full join bills using (cloud, project_id)

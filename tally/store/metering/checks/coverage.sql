@@ -179,7 +179,8 @@ recorded as (
 select
     cloud, resource_type, resource_id as subject,
     'lived ' || coalesce(trunc(expected.length_us), 0) || ' us in ' || coalesce(expected.covered::text, 'no instant')
-    || ', but the records say ' || coalesce(recorded.length_us, 0) || ' us in ' || coalesce(recorded.covered::text, 'no instant')
+    || ', but the records say ' || coalesce(recorded.length_us, 0) || ' us in '
+    || coalesce(recorded.covered::text, 'no instant')
     as detail
 from expected
 full join recorded using (cloud, resource_type, resource_id)

@@ -2,7 +2,8 @@
 -- Remedy: a price or a modifier of the price version is negative; publish a mended version, then close again.
 select
     cloud, resource_type, resource_id as subject,
-    dimension || ' of record ' || usage_record_id || ': ' || amount || ' (' || amount_exact || ') for ' || quantity as detail
+    dimension || ' of record ' || usage_record_id || ': ' || amount || ' (' || amount_exact || ') for ' || quantity
+    as detail
 from metering.int_rated_records
 where
     run_id = :run_id

@@ -4,7 +4,7 @@ create schema if not exists ledger;
 create table ledger.pricing_versions (
     version text primary key,
     valid_from date not null check (extract(day from valid_from) = 1),   -- the first month it holds for
-    valid_to date check (valid_to > valid_from and extract(day from valid_to) = 1),  -- the first month it no longer does
+    valid_to date check (valid_to > valid_from and extract(day from valid_to) = 1), -- the first it no longer does
     currency text not null check (currency ~ '^[A-Z]{3}$'),
     content jsonb not null,
     content_hash text not null,

@@ -13,7 +13,7 @@ language sql immutable parallel safe as $$
     end
 $$;
 
-create aggregate raw.following(effect text, synthetic boolean) (
+create aggregate raw.following(effect text, synthetic boolean) ( -- noqa: LT01
     sfunc = raw.look_back,
     stype = integer,
     initcond = '0',
