@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dagster import Definitions, in_process_executor
+from dagster import Definitions, definitions, in_process_executor
 
 from assets import events, ledger
 from assets.checks import invariant_checks
@@ -46,3 +46,9 @@ def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> De
         # One process per run, also for what is materialized by hand: the metering lock belongs to a connection.
         executor=in_process_executor,
     )
+
+
+@definitions
+def defs() -> Definitions:
+    """What the webserver, the daemon and ``dagster definitions validate`` find in this module."""
+    return build_definitions()
