@@ -218,7 +218,7 @@ def test_equal_instants_are_equal_content() -> None:
     )
 
 
-@pytest.mark.parametrize("name", [*(set(TEXT_FIELDS) - {"cloud", "event_id"}), "source", "timestamp", "payload"])
+@pytest.mark.parametrize("name", [*sorted(set(TEXT_FIELDS) - {"cloud", "event_id"}), "source", "timestamp", "payload"])
 def test_every_field_counts_as_content(name: str) -> None:
     """Rule 1: any field that differs is a conflict; cloud and event_id are the identity itself."""
     other = {"source": "reconciliation", "timestamp": "2026-03-01T00:00:00.000001Z", "payload": {}}.get(name, "other")

@@ -11,8 +11,9 @@ prices as (
 ),
 
 modifiers as (
-
-    select modifiers.* from ledger.price_modifiers as modifiers inner join run on modifiers.version = run.pricing_version
+    select modifiers.*
+    from ledger.price_modifiers as modifiers
+    inner join run on modifiers.version = run.pricing_version
 ),
 
 priced as (

@@ -1,0 +1,83 @@
+"""The whole close beside a COPY of the events it reads and a COPY of the ledger rows it writes.
+
+The close is the job close_month: load, timelines, usage, checks, rating, ledger, bills, marts. COPY does nothing but
+store the same rows into tables with the same indexes, keys and triggers, in the same run: it stands for the limit.
+"""
+
+import time
+from datetime import timedelta
+
+from resources.clock import Clock
+from resources.databases import Databases
+from tally.services.projection import rebuild
+from tally.store.database import Connection, connected
+from tally_dagster.definitions import build_definitions
+from tests.bench.databases import database
+from tests.bench.events import END, copy_reporting, events
+
+EVENTS = 1_000_000
+EVENTS_PER_RESOURCE = 25
+PERIOD = "2026-03"
+NOW = END + timedelta(days=30)
+
+
+def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
+    """Measure the seconds of both for ``count`` events over a 25th of as many resources, and each step of the close."""
+    with database(server_url, "reporting") as reporting_url, database(server_url, "metering") as metering_url:
+        with connected(reporting_url) as reporting:
+            copy_reporting(reporting, events(count, max(1, count // EVENTS_PER_RESOURCE)))
+            rebuild(reporting)
+        steps = _close(reporting_url, metering_url)
+        with connected(metering_url) as metering:
+            limit = sum(_copy_seconds(metering, table) for table in ("raw.events", *_LEDGER))
+    seconds = steps.pop("total")
+    return [
+        _result("close_vs_copy", seconds, limit),
+        *(_result(f"close_vs_copy.{step}", part, limit) for step, part in steps.items()),
+    ]
+
+
+_LEDGER = ("ledger.usage_records", "ledger.rated_records")
+
+
+def _close(reporting_url: str, metering_url: str) -> dict[str, float]:
+    """Seconds of the job, in all and by step."""
+    databases = Databases(reporting_url=reporting_url, metering_url=metering_url)
+    definitions = build_definitions({"databases": databases, "clock": Clock(instant=NOW.isoformat())})
+    job = definitions.resolve_job_def("close_month")
+    start = time.perf_counter()
+    result = job.execute_in_process(partition_key=PERIOD)
+    total = time.perf_counter() - start
+    steps = {
+        str(event.step_key): float(event.step_success_data.duration_ms) / 1000
+        for event in result.all_events
+        if event.is_step_success
+    }
+    return {"total": total} | steps
+
+
+def _copy_seconds(metering: Connection, table: str) -> float:
+    """Seconds of a binary COPY of a table's rows into an empty table of the same definition."""
+    name = table.rpartition(".")[2]
+    metering.execute("create schema if not exists copied")
+    metering.execute(f"create table copied.{name} (like {table} including all)")
+    with metering.cursor().copy(f"copy {table} to stdout (format binary)") as copy:
+        blocks = list(copy)
+    if len(blocks) < 2:
+        raise AssertionError(f"the close wrote nothing into {table}")
+    start = time.perf_counter()
+    with metering.cursor().copy(f"copy copied.{name} from stdin (format binary)") as copy:
+        for block in blocks:
+            copy.write(block)
+    return time.perf_counter() - start
+
+
+def _result(name: str, seconds: float, limit: float) -> dict[str, object]:
+    return {
+        "name": name,
+        "value": round(seconds, 2),
+        "unit": "s",
+        "reference": "binary COPY of the events and of the ledger rows into the same tables",
+        "reference_value": round(limit, 2),
+        "ratio": round(seconds / limit, 2),
+    }
