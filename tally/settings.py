@@ -11,7 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import psycopg
 from platformdirs import user_data_dir
+from psycopg.conninfo import conninfo_to_dict
 
 from tally.domain.errors import InvalidInput
 from tally.domain.period import check_zone
@@ -69,29 +71,39 @@ class Settings:
             try:
                 return convert(text)
             except (ValueError, InvalidInput) as error:
-                faults.append(f"{name}={text!r}: {error}")
+                shown = name if convert is _url else f"{name}={text[:60]!r}"  # a URL holds a password
+                faults.append(f"{shown}: {error}")
 
         values = {
             "home": read("TALLY_HOME", _home),
-            "reporting_url": read("TALLY_REPORTING_URL", str),
-            "metering_url": read("TALLY_METERING_URL", str),
-            "dagster_url": read("TALLY_DAGSTER_URL", str),
+            "reporting_url": read("TALLY_REPORTING_URL", _url),
+            "metering_url": read("TALLY_METERING_URL", _url),
+            "dagster_url": read("TALLY_DAGSTER_URL", _url),
             "zone": read("TALLY_ZONE", _zone),
-            "grace": read("TALLY_GRACE_HOURS", lambda text: timedelta(hours=_count(text))),
-            "clock_skew": read("TALLY_CLOCK_SKEW_SECONDS", lambda text: timedelta(seconds=_count(text))),
-            "web_port": read("TALLY_WEB_PORT", _count),
+            "grace": read("TALLY_GRACE_HOURS", lambda text: timedelta(hours=_count(text, HOURS_IN_TEN_YEARS))),
+            "clock_skew": read("TALLY_CLOCK_SKEW_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
+            "web_port": read("TALLY_WEB_PORT", lambda text: _count(text, LAST_PORT)),
         }
         if faults:
             raise InvalidInput("settings: " + "; ".join(faults))
         return cls(**values)
 
 
+# More is a mistake of units, and would lead out of the calendar.
+HOURS_IN_TEN_YEARS = 87_600
+A_DAY = 86_400  # in seconds
+LAST_PORT = 65_535
+
 # Set by Tally for its own subprocesses and by its tests; not settings of an installation.
 INTERNAL = frozenset({"TALLY_TEST_SERVER_URL", "TALLY_SHARED"})
 
 
 def _home(text: str) -> Path:
-    return Path(text).expanduser().absolute() if text else Path(user_data_dir("tally", appauthor=False))
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError as error:  # a user without a home
+        raise ValueError(str(error)) from None
+    return path if text else Path(user_data_dir("tally", appauthor=False))
 
 
 def _zone(text: str) -> str:
@@ -99,8 +111,26 @@ def _zone(text: str) -> str:
     return text
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError("not a whole number from 0 up")
+def _url(text: str) -> str:
+    """Accept the URL of a database; what is wrong with another is said without it."""
+    if not text:
+        return ""
+    try:
+        parts = conninfo_to_dict(text)
+    except psycopg.Error:  # whose text would tell the password
+        parts = {}
+    scheme = text.partition("://")[0]
+    at_sign = any("@" in str(parts.get(name, "")) for name in ("host", "port"))  # from a password that holds one
+    if scheme not in {"postgresql", "postgres"} or not parts.get("dbname") or at_sign:
+        raise ValueError(
+            "not a URL such as postgresql://user:password@host:5432/database"
+            " (what is special in a password is percent-encoded: @ is %40)"
+        )
+    return text
+
+
+def _count(text: str, most: int) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) else -1
+    if not 0 <= number <= most:
+        raise ValueError(f"not a whole number from 0 to {most}")
     return number

@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_dumps, set_json_loads
 
-from tally.domain.errors import Unavailable
+from tally.domain.errors import InvalidInput, Unavailable
 from tally.store.json_text import read_json, write_json
 
 Connection = psycopg.Connection[TupleRow]
@@ -22,11 +22,15 @@ def connect(url: str, **options: Any) -> Connection:
 
     Raises:
         Unavailable: naming the host and database, never the password.
+        InvalidInput: if the URL cannot be read.
     """
     try:
         connection = psycopg.connect(url, autocommit=True, options=_SESSION, **options)
     except psycopg.OperationalError as error:
-        raise Unavailable(f"{describe(url)} does not answer: {str(error).splitlines()[-1].strip()}") from None
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        raise Unavailable(f"{describe(url)} does not answer: {reason}") from None
+    except psycopg.ProgrammingError:  # whose text would tell the URL, and with it the password
+        raise InvalidInput("the database URL cannot be read; write postgresql://user@host:5432/database") from None
     # psycopg's own reading of JSON makes floats of decimals.
     set_json_loads(read_json, connection)
     set_json_dumps(write_json, connection)

@@ -66,3 +66,56 @@ def test_passwords_stay_out_of_repr() -> None:
     """A settings object in a log tells no password."""
     settings = Settings.from_environment({"TALLY_REPORTING_URL": "postgresql://tally:hunter2@db/r"})
     assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hunter2",
+        "postgrsql://u:hunter2@h/db",
+        "mysql://u:hunter2@h/db",
+        "postgresql+psycopg2://u:hunter2@h/db",
+        "host=h password=hunter2 dbname=db",
+        "postgresql://u:hunter2@h",
+        "postgresql://u:p@hunter2@h/db",
+        "postgresql://u:p@hunter2:x@h/db",
+        "postgresql://u:hunter2%zz@h/db",
+        "postgresql://u:hunter2@h/db?hunter2=1",
+    ],
+)
+@pytest.mark.parametrize("name", ["TALLY_REPORTING_URL", "TALLY_METERING_URL", "TALLY_DAGSTER_URL"])
+def test_a_faulty_url_is_told_by_its_name_alone(name: str, url: str) -> None:
+    """Whatever is wrong with it may be, or stand beside, the password."""
+    with pytest.raises(InvalidInput) as caught:
+        Settings.from_environment({name: url})
+    assert f"{name}: not a URL such as postgresql://" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p%40ss@h:5432/db",
+        "postgres://h/db?sslmode=require",
+        "postgresql://u@/db?host=/run/postgresql&port=5433",
+        "postgresql://a:5432,b:5433/db?target_session_attrs=read-write",
+        "postgresql://u@[::1]:5432/db",
+    ],
+)
+def test_every_form_of_url_that_libpq_reads_is_taken(url: str) -> None:
+    """TCP, sockets, several hosts, IPv6."""
+    assert Settings.from_environment({"TALLY_METERING_URL": url}).metering_url == url
+
+
+@pytest.mark.parametrize("name", ["TALLY_GRACE_HOURS", "TALLY_CLOCK_SKEW_SECONDS", "TALLY_WEB_PORT"])
+@pytest.mark.parametrize("number", ["99999999999999999999", "9" * 5000, "-1", "1.5", "1_0", "ten", "\u0663"])
+def test_numbers_are_whole_and_stay_within_the_calendar(name: str, number: str) -> None:
+    """A number beyond its range is a fault of the settings, not an accident of the arithmetic later on."""
+    with pytest.raises(InvalidInput, match=f"{name}=.*not a whole number from 0 to"):
+        Settings.from_environment({name: number})
+
+
+def test_a_home_of_nobody_is_a_fault() -> None:
+    """The shell would not have expanded it either."""
+    with pytest.raises(InvalidInput, match="TALLY_HOME="):
+        Settings.from_environment({"TALLY_HOME": "~no-such-user/tally"})
