@@ -1,7 +1,6 @@
 """How the command line meets the operating system: files, progress, signals, errors, who is acting."""
 
 import getpass
-import json
 import os
 import signal
 import sys
@@ -9,7 +8,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tally.domain.errors import InvalidInput, TallyError
+from tally.domain.errors import InvalidEvent, InvalidInput, TallyError
+from tally.domain.event import decode_json
 
 INTERRUPTED = 130
 
@@ -49,9 +48,9 @@ def actor() -> str:
 def json_object(text: str) -> dict[str, Any]:
     """Read the value of --metadata."""
     try:
-        value = json.loads(text, parse_float=Decimal)
-    except ValueError:
-        value = None
+        value = decode_json(os.fsencode(text))
+    except InvalidEvent as error:
+        raise typer.BadParameter(f"--metadata {text[:60]!r} is no JSON object: {error.detail}") from None
     if not isinstance(value, dict):
         raise typer.BadParameter(f"--metadata {text[:60]!r} is no JSON object")
     return value
@@ -61,6 +60,8 @@ def json_object(text: str) -> dict[str, Any]:
 def opened(name: str) -> Iterator[BinaryIO]:
     """A file to read, found out to be readable before anything is done."""
     if name == "-":
+        if sys.stdin is None:
+            raise InvalidInput("- is standard input, which is closed; name files or pipe events into tally")
         yield sys.stdin.buffer
         return
     with ExitStack() as stack:

@@ -7,17 +7,30 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from typing import BinaryIO, TypeVar
 
-from tally.domain.errors import InvalidEvent
-from tally.domain.event import Event
+from tally.domain.errors import InvalidEvent, InvalidInput
+from tally.domain.event import MAX_EVENT_BYTES, Event
 from tally.providers.openstack.notifications import map_notification, read_notifications
 from tally.services.ingest import EVENTS_PER_TRANSACTION, Ingest, InvalidInputEvent, Outcome
 
 EXAMPLES_PER_REASON = 3
+MAX_LINE_BYTES = 8 * 1024 * 1024  # longer ones are not even dead letters
+MAX_BATCH_BYTES = 32 * 1024 * 1024
 _Item = TypeVar("_Item")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LOOK = 4096
+
+# What people hand over by mistake, by its first bytes.
+_OTHER = {
+    b"\x1f\x8b": "a gzip file, which gunzip unpacks",
+    b"PK\x03\x04": "a zip file, which unzip unpacks",
+    b"BZh": "a bzip2 file, which bunzip2 unpacks",
+    b"\xfd7zXZ": "an xz file, which unxz unpacks",
+    b"\x28\xb5\x2f\xfd": "a zstd file, which unzstd unpacks",
+    b"\xff\xfe": "UTF-16, which iconv turns into UTF-8",
+    b"\xfe\xff": "UTF-16, which iconv turns into UTF-8",
+}
 
 
 class Format(StrEnum):
@@ -64,11 +77,11 @@ def ingest_stream(
     ``cloud`` names the installation that sent notifications; events name it themselves.
 
     Raises:
-        InvalidInput: if the stream as a whole is no JSON.
+        InvalidInput: if the stream as a whole is something else, such as a compressed file; nothing of it is taken.
         Unavailable: if the database fails; taking the same stream again is safe.
     """
     if form is Format.TALLY:
-        for raws in _batches(_lines(stream)):
+        for raws in _batches(_lines(stream, summary), len):
             summary.add(ingest.ingest(raws))
             progress()
         return
@@ -79,11 +92,37 @@ def ingest_stream(
         progress()
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    for number, line in enumerate(stream):
-        text = (line.removeprefix(_BYTE_ORDER_MARK) if number == 0 else line).strip()
+def _lines(stream: BinaryIO, summary: Summary) -> Iterator[bytes]:
+    """Read the lines that hold something; one too long to be kept is counted as rejected and stays with its sender."""
+    begun = False
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            _refuse_other(line[:_LOOK], begun=begun)
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+            detail = f"line {number} is longer than {MAX_LINE_BYTES} bytes and was not kept"
+            summary.add([Outcome("rejected", "", "too_large", f"{detail}; an event has at most {MAX_EVENT_BYTES}")])
+            continue
+        text = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip()
         if text:
+            _refuse_other(text, begun=begun)
+            begun = True
             yield text
+
+
+def _refuse_other(text: bytes, *, begun: bool) -> None:
+    """Refuse a file by its beginning where its lines cannot be events: each line would become a dead letter."""
+    if begun:
+        return
+    for signature, what in _OTHER.items():
+        if text.startswith(signature):
+            raise InvalidInput(f"this is {what}; events are JSON lines: one object a line")
+    if b"\0" in text:
+        raise InvalidInput("this is no text; events are JSON lines in UTF-8: one object a line")
+    if text == b"{" or text.startswith(b"["):
+        raise InvalidInput("this is one JSON document; events are JSON lines: one object a line, as jq -c writes them")
 
 
 def _mapped(stream: BinaryIO, cloud: str) -> Iterator[Event | InvalidInputEvent | None]:
@@ -94,6 +133,15 @@ def _mapped(stream: BinaryIO, cloud: str) -> Iterator[Event | InvalidInputEvent 
             yield InvalidInputEvent(notification.raw, error.reason, error.detail, cloud, platform="openstack")
 
 
-def _batches(items: Iterator[_Item]) -> Iterator[Sequence[_Item]]:
-    while batch := list(islice(items, EVENTS_PER_TRANSACTION)):
+def _batches(items: Iterator[_Item], size: Callable[[_Item], int] = lambda _: 0) -> Iterator[Sequence[_Item]]:
+    """Cut into batches that fit a transaction and, by the size of the items in bytes, the memory."""
+    batch: list[_Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if len(batch) == EVENTS_PER_TRANSACTION or total >= MAX_BATCH_BYTES:
+            yield batch
+            batch, total = [], 0
+    if batch:
         yield batch

@@ -128,6 +128,8 @@ def test_notifications_of_nova_go_in(tally: Tally, reporting: Connection, shared
         (["project", "create", "no-slash", "--platform", "openstack"], "write cloud/project"),
         (["project", "relate", "a/b", "c/d", "member_of", "--from", "2026-03-01"], "with a zone"),
         (["project", "create", "a/b", "--platform", "openstack", "--metadata", "[]"], "is no JSON object"),
+        (["project", "create", "a/b", "--platform", "openstack", "--metadata", "[" * 100_000], "is no JSON object"),
+        (["project", "create", "a/b", "--platform", "openstack", "--metadata", '{"a": NaN}'], "NaN is not JSON"),
         (["fly"], "No such command 'fly'"),
     ],
     ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
@@ -139,6 +141,19 @@ def test_wrong_usage_is_one_line_and_exit_code_2(home: Path, arguments: list[str
     assert told in done.error
     assert done.out == ""
     assert list(home.iterdir()) == []
+
+
+def test_a_closed_standard_input_is_told(home: Path) -> None:
+    """As a cron job or a service may have it."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec '{TALLY}' ingest - <&-"],
+        capture_output=True,
+        env=environment(TALLY_HOME=str(home)),
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert Done(2, "", done.stderr.decode()).error.startswith("tally: - is standard input, which is closed")
 
 
 def test_faulty_settings_are_told(home: Path) -> None:
