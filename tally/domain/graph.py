@@ -296,7 +296,10 @@ def _months(relation: Relation, zone: str) -> tuple[int, float] | None:
 
 
 def _month(instant: datetime, zone: str) -> int:
-    local = instant.astimezone(ZoneInfo(zone))
+    try:
+        local = instant.astimezone(ZoneInfo(zone))
+    except OverflowError:  # the first or the last hours of the calendar, whose month in the zone lies outside it
+        local = instant
     return local.year * 12 + local.month - 1
 
 

@@ -51,7 +51,8 @@ def create_project(
     """Register a project, and its cloud if that is new; the same project again changes nothing.
 
     Raises:
-        InvalidInput: if a name is empty or too long, or metadata hold what cannot be stored.
+        InvalidInput: if a name is empty or too long, the platform is not in the registry of resource types, or
+            metadata hold what cannot be stored.
         Refused: if the cloud belongs to another platform, or its address is taken: by this project with other content,
             or by one that has the slash elsewhere.
     """
@@ -62,6 +63,7 @@ def create_project(
     metadata = _checked_metadata(metadata)
     with connection.transaction():
         store.lock(connection)
+        _check_platform(connection, platform)
         _claim_cloud(connection, platform, cloud)
         for other in store.projects_at(connection, f"{cloud}/{external_id}"):
             if other.cloud != cloud:
@@ -160,6 +162,13 @@ def find_project(connection: Connection, address: str) -> Project:
     if not rows:
         raise NotFound(f"project {address!r} is not registered; write cloud/external_id, or create it first")
     return Project(*rows[0])
+
+
+def _check_platform(connection: Connection, platform: str) -> None:
+    """A cloud keeps its platform for ever: a misspelt one would turn away all events of the cloud."""
+    known = sorted({row.platform for row in registry_store.definitions(connection)})
+    if platform not in known:
+        raise InvalidInput(f"{platform[:60]!r} is not a platform; the registry knows {', '.join(known)}")
 
 
 def _claim_cloud(connection: Connection, platform: str, cloud: str) -> None:

@@ -188,3 +188,10 @@ def test_an_end_that_makes_no_sense_is_refused(reporting: Connection) -> None:
     with pytest.raises(Refused, match="overlaps"):
         close_relation(reporting, relation.id, parse_instant("2026-03-02T00:00:00Z"), "test")
     assert count(reporting, "project_relations") == 2
+
+
+def test_a_misspelt_platform_never_claims_a_cloud(reporting: Connection) -> None:
+    """A cloud keeps its platform for ever, and all its events would be turned away."""
+    with pytest.raises(InvalidInput, match="'openstak' is not a platform; the registry knows gardener, harbor"):
+        create(reporting, "p", platform="openstak")
+    assert create(reporting, "p").platform == "openstack"

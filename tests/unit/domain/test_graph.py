@@ -259,3 +259,13 @@ def relaxed(roots: Iterable[UUID], pairs: list[tuple[UUID, UUID]]) -> dict[UUID,
             if source in distances:
                 distances[target] = min(distances[source] + 1, distances.get(target, len(PROJECTS)))
     return distances
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("instant", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+def test_cycles_are_found_up_to_the_ends_of_the_calendar(zone: str, instant: datetime) -> None:
+    """Whose months in some zones lie outside it."""
+    one, other = UUID(int=1), UUID(int=2)
+    there = Relation(UUID(int=3), 1, one, other, "infrastructure_tenant", instant)
+    back = Relation(UUID(int=4), 1, other, one, "infrastructure_tenant", instant)
+    assert find_cycle([there], back, zone) == (other, one, other)
