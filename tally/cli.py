@@ -47,6 +47,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminal.terminated)
     try:
         status = app(standalone_mode=False) or 0
+        if status == terminal.INTERRUPTED:  # typer makes Ctrl-C an exit code
+            raise KeyboardInterrupt
         sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the last door: no traceback leaves it
         status = terminal.report(error)

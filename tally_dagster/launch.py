@@ -7,12 +7,14 @@ The instance is that of DAGSTER_HOME, so that the run shows in the web interface
 import argparse
 import contextlib
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dagster import DagsterEvent, DagsterEventType, DagsterInstance, ExecuteInProcessResult
 
-from tally.domain.errors import TallyError
+from assets.partitions import MONTHS
+from tally.domain.errors import InvalidInput, TallyError
 from tally.settings import Settings
 from tally_dagster.definitions import build_definitions
 
@@ -29,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TallyError as error:
         sys.stderr.write(f"{options.job} {options.period}: {error}\n")
         return 1
+    except Exception as error:  # noqa: BLE001 - of Dagster itself: its traceback belongs in the log
+        with _log(options.job, options.period).open("a", encoding="utf-8") as file:
+            traceback.print_exc(file=file)
+        sys.stderr.write(f"{options.job} {options.period}: {_innermost(error)}\n")
+        return 1
     if not result.success:
         sys.stderr.write(f"{options.job} {options.period} failed at {failure(result)}\n")
         return 1
@@ -37,11 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def launch(job: str, period: str, actor: str) -> ExecuteInProcessResult:
     """Execute a job here, with its progress on stderr and everything else in a log file below TALLY_HOME."""
-    logs = Settings.from_environment().home / "logs"
+    months = MONTHS.get_partition_keys()
+    if period not in months:
+        raise InvalidInput(f"months from {months[0]} to {months[-1]}, the present one, can be metered")
+    log = _log(job, period)
     definitions = build_definitions()
-    with DagsterInstance.get() as instance, _stdout_into(logs / "dbt-output.log"):
+    with DagsterInstance.get() as instance, _stdout_into(log.with_name("dbt-output.log")):
         return definitions.resolve_job_def(job).execute_in_process(
-            run_config={"loggers": {"progress": {"config": {"log_file": str(logs / f"{job}-{period}.log")}}}},
+            run_config={"loggers": {"progress": {"config": {"log_file": str(log)}}}},
             instance=instance,
             partition_key=period,
             tags={"tally/actor": actor} if actor else {},
@@ -79,9 +89,21 @@ def _start_failure(result: ExecuteInProcessResult) -> str:
     return "unknown"
 
 
+def _log(job: str, period: str) -> Path:
+    logs = Settings.from_environment().home / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    return logs / f"{job}-{period}.log"
+
+
+def _innermost(error: BaseException) -> str:
+    """What an exception comes from, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 @contextlib.contextmanager
 def _stdout_into(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file):
         yield
 

@@ -180,6 +180,24 @@ def test_a_month_without_a_run_has_no_bills(tally: Tally) -> None:
     assert "close it first: tally close 2026-03" in done.error
 
 
+@pytest.mark.slow
+def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str], home: Path) -> None:
+    """Neither a month that Dagster does not know nor its own database's silence shows a traceback."""
+    for period in ("2019-12", "9998-12"):
+        done = run(installed, "close", period)
+        assert done.status == 1
+        assert "months from 2020-01 to" in done.error
+    url = f"postgresql://tally:hunter2@127.0.0.1:{free_port()}/tally_dagster"
+    done = run(installed | {"TALLY_DAGSTER_URL": url}, "close", "2026-03")
+    assert done.status == 1
+    assert "Traceback" not in done.err
+    assert "refused" in done.err.splitlines()[-1]
+    log = home / "logs/close_month-2026-03.log"
+    assert str(log) in done.err
+    assert "Traceback" in log.read_text()
+    assert "hunter2" not in done.err + log.read_text()
+
+
 def test_nothing_to_list_is_none(tally: Tally) -> None:
     """An empty installation answers."""
     for command in (["periods"], ["runs"], ["runs", "2026-03"], ["project", "list"]):
@@ -233,6 +251,7 @@ def test_an_interrupted_command_stops_what_it_started(
     _, err = command.communicate(timeout=PATIENCE)
     assert command.returncode == status
     assert b"Traceback" not in err
+    assert (b"tally: interrupted" in err) == (number == signal.SIGINT)
 
 
 def test_the_help_names_every_command(home: Path) -> None:
