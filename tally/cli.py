@@ -72,9 +72,9 @@ def root(
     epilog="Examples:  tally ingest events.jsonl   |   tally ingest --format nova --cloud os-prod-eu1 nova.log"
 )
 def ingest(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files to read; - is standard input.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files to read; - is standard input.")],
     form: Annotated[
-        Format, typer.Option("--format", help="JSON lines of Tally events, or notifications of OpenStack nova.")
+        Format, typer.Option("--format", help="Tally events (docs/reference/events.md), or notifications of nova.")
     ] = Format.TALLY,
     cloud: Annotated[str, typer.Option(help="The cloud that sent the notifications; events name it themselves.")] = "",
 ) -> None:
@@ -103,20 +103,23 @@ def ingest(
 def close(
     period: Period,
     finalize: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--finalize", help="Then make it immutable, if nothing speaks against it.")
+        bool, typer.Option("--finalize", help="Then make it immutable, as tally finalize does.")
     ] = False,
 ) -> None:
     """Meter, rate and bill a month with everything that has arrived. A later close replaces it, until it is finalized.
 
-    A month that has not ended is metered to date, and cannot be finalized.
+    A month that has not ended is metered to date, and cannot be finalized. What a person should look at is printed as
+    findings: docs/reference/findings.md.
     """
     settings, month = _month(period)
     with installation.running(settings) as databases:
         _job(settings, databases, "close_month", month)
-        if finalize:
-            _job(settings, databases, "finalize_month", month)
         with connected(databases.metering_url) as metering:
             tables.bills(terminal.out(), bill_service.bills(metering, month))
+            tables.findings(terminal.err(), run_service.findings(metering, month))
+        if finalize:
+            _job(settings, databases, "finalize_month", month)
+            terminal.out().print(f"{month} is finalized: its records never change again.")
 
 
 @app.command(
@@ -124,13 +127,12 @@ def close(
 )
 def finalize(
     period: Period,
-    waive: Annotated[list[str] | None, typer.Option(metavar="KIND", help="Let findings of this kind pass.")] = None,
+    waive: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="Let findings of this kind pass; can be repeated.")
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why they may pass; it is recorded with your name.")] = "",
 ) -> None:
-    """Make a closed month immutable, after its end and grace.
-
-    Refused, with the reasons, while anything speaks against it.
-    """
+    """Make a closed month immutable, after its end and grace. Refused, with the reasons, while anything is open."""
     if bool(waive) != bool(reason):
         raise typer.BadParameter("--waive and --reason come together")
     settings, month = _month(period)
@@ -161,13 +163,18 @@ def bill(
         tables.bills(terminal.out(), rows)
         return
     if project and len(rows) > 1:
-        raise Refused(f"project {project}", [f"{row.cloud}/{row.project_id} has a bill; name one" for row in rows])
+        addresses = ", ".join(f"{row.cloud}/{row.project_id}" for row in rows)
+        raise Refused(f"{project} is the id of several projects", [f"name one of {addresses}"])
     typer.echo(rows[0].document if project else "[" + ",\n".join(row.document.rstrip() for row in rows) + "]")
 
 
 @app.command()
 def periods() -> None:
-    """List the months that were closed, and where each stands: open, grace, closable or finalized."""
+    """List the months that were closed, and where each stands.
+
+    open: it has not ended. grace: it has ended, and its grace has not. closable: tally finalize may be tried.
+    finalized: it never changes again.
+    """
     settings = Settings.from_environment()
     with installation.running(settings) as databases, connected(databases.metering_url) as metering:
         tables.periods(terminal.out(), run_service.periods(metering, settings.grace, terminal.now))
@@ -175,7 +182,9 @@ def periods() -> None:
 
 @app.command()
 def runs(
-    period: Annotated[str, typer.Argument(metavar="[PERIOD]", help="Only the runs of this month.")] = "",
+    period: Annotated[
+        str, typer.Argument(metavar="PERIOD", help="Only the runs of this month.", show_default=False)
+    ] = "",
 ) -> None:
     """List the runs, the newest first: what each read, what became of it, and why it failed."""
     month = _month(period)[1] if period else None
@@ -188,7 +197,11 @@ def runs(
 
 @app.command()
 def up() -> None:
-    """Run PostgreSQL, the Dagster webserver and its daemon until Ctrl-C, which stops everything."""
+    """Run PostgreSQL, the Dagster webserver and its daemon until Ctrl-C, which stops everything.
+
+    The graph of assets is at /asset-groups, the runs at /runs. Materialize all there would finalize too: launch the job
+    close_month for a month instead.
+    """
     settings = Settings.from_environment()
     with installation.running(settings) as databases, suppress(KeyboardInterrupt):
         orchestrator.up(settings, databases, terminal.out().print)
@@ -196,7 +209,10 @@ def up() -> None:
 
 @app.command()
 def demo() -> None:
-    """Take in the example month, close it, and show its bills. Nothing is left running."""
+    """Take in the example month, close it, and show its bills. Nothing is left running.
+
+    Its events stay in TALLY_HOME. Set another TALLY_HOME for data of your own.
+    """
     settings, month = _month(EXAMPLE_PERIOD)
     with installation.running(settings) as databases:
         with connected(databases.reporting_url) as reporting:
@@ -214,7 +230,10 @@ def demo() -> None:
 
 @app.command()
 def migrate() -> None:
-    """Bring the databases up to date, and say what was changed."""
+    """Bring the databases up to date, and say what was changed. Every command does; this one says so.
+
+    Resource types and price files that are new are loaded, too.
+    """
     with installation.serving(Settings.from_environment()) as databases:
         tables.prepared(terminal.out(), installation.prepare(databases))
 
@@ -254,13 +273,19 @@ def project_create(
     "--from 2026-02-25T10:00:00Z",
 )
 def project_relate(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The project that the relation starts from.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The project that it leads to.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Where it starts, as cloud/project: who pays.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Where it leads, as cloud/project: who is paid for.")],
     relation_type: Annotated[
         str,
-        typer.Argument(metavar="TYPE", help="infrastructure_tenant, managed_by, member_of, same_owner, image_source."),
+        typer.Argument(
+            metavar="TYPE",
+            help="infrastructure_tenant (TARGET is billed inside the bill of SOURCE), managed_by, member_of, "
+            "same_owner or image_source.",
+        ),
     ],
-    valid_from: Annotated[str, typer.Option("--from", metavar="INSTANT", help="When it begins.")],
+    valid_from: Annotated[
+        str, typer.Option("--from", metavar="INSTANT", help="When it begins, such as 2026-03-01T00:00:00Z.")
+    ],
     valid_to: Annotated[
         str, typer.Option("--to", metavar="INSTANT", help="When it ends (exclusive); open if absent.")
     ] = "",

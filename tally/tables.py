@@ -1,5 +1,6 @@
 """What the command line prints: tables for people. Numbers and documents are printed as services give them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from tally.domain.graph import Relation
 from tally.domain.instants import format_instant
-from tally.domain.run import Run
+from tally.domain.run import Finding, Run
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
 from tally.services.projects import Project
@@ -45,6 +46,18 @@ def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | Non
         document = [str(paths[number])] if paths is not None else []
         _add(table, row.cloud, row.project_id, f"{row.total:.2f}", row.currency, *document)
     _print(console, table)
+
+
+def findings(console: Console, rows: Sequence[Finding]) -> None:
+    """One line a kind, with the first finding of it; rows come with blocking ones first."""
+    counts = Counter(row.kind for row in rows)
+    first = {row.kind: row for row in reversed(rows)}
+    for kind, count in counts.items():
+        row = first[kind]
+        where = " ".join(text for text in (row.cloud, row.platform, row.resource_type, row.subject) if text)
+        blocking = ", blocks finalizing" if row.blocking else ""
+        others = f" (and {count - 1} more)" if count > 1 else ""
+        console.print(f"finding {kind}{blocking}: {where}: {row.detail}{others}", markup=False, soft_wrap=True)
 
 
 def periods(console: Console, rows: Sequence[PeriodRow]) -> None:
@@ -87,6 +100,7 @@ def projects(console: Console, rows: Sequence[Project], relations: Sequence[Rela
     _print(console, table)
     if not relations:
         return
+    console.print()
     addresses = {project.id: project.address for project in rows}
     table = _table("Source", "Relation", "Target", "From", "To", "Id")
     for relation in relations:

@@ -18,7 +18,7 @@ from tally import __version__
 from tally.domain.errors import NotFound, Refused, Unavailable
 from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
-from tally.domain.run import Check, PeriodStatus, Run, period_status
+from tally.domain.run import Check, Finding, PeriodStatus, Run, period_status
 from tally.services.load import load
 from tally.services.pricing import version_for
 from tally.store.database import Connection
@@ -186,6 +186,12 @@ def runs(metering: Connection, period: BillingPeriod | None = None) -> list[Run]
     if period is None:
         return store.select_runs(metering)
     return store.select_runs(metering, "period = %s", [str(period)])
+
+
+def findings(metering: Connection, period: BillingPeriod) -> list[Finding]:
+    """What the live run of a period found, blocking findings first; nothing where there is no such run."""
+    run = store.live_run(metering, str(period))
+    return store.select_findings(metering, run.id) if run else []
 
 
 def periods(metering: Connection, grace: timedelta, clock: Clock) -> list[PeriodRow]:
