@@ -2,11 +2,19 @@
 
 import re
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import typer
+import yaml
 
+from pricing.price_file import parse_price_version
+from pricing.rating import RatingFinding
 from tally.cli import app
+from tally.domain.event import FIELDS, decode_event
+from tally.domain.graph import GraphWarning
+from tally.domain.resource_type import ResourceType
+from tally.services.validation import PayloadRules
 from tally.settings import SETTINGS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -15,6 +23,9 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _ROW = re.compile(r"^\| `(TALLY_\w+)` \| (?:`([^`]*)`)? *\| (.*) \|$", re.MULTILINE)
 _COMMAND = re.compile(r"^ *tally ([a-z]+)(?: ([a-z]+))?", re.MULTILINE)
 _OPTION = re.compile(r"--[a-z-]+")
+_FIELD = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)
+_FINDING_IN_SQL = re.compile(r"select '(\w+)'(?: as kind)?, (true|false)")
+_FINDING = re.compile(r"^\| `(\w+)` \| (yes|no) \|", re.MULTILINE)
 
 
 def test_settings_are_documented() -> None:
@@ -64,3 +75,65 @@ def test_make_targets_in_the_documentation_exist() -> None:
     for page in PAGES:
         named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, page.name
+
+
+def reference(name: str) -> str:
+    return (REPOSITORY / "docs/reference" / name).read_text(encoding="utf-8")
+
+
+def block(page: str, language: str) -> str:
+    return page.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_events_of_the_reference_are_accepted() -> None:
+    """Each line is an event that the shipped resource type takes, and every field is listed."""
+    page = reference("events.md")
+    types = yaml.safe_load((REPOSITORY / "tally/providers/openstack/resource_types.yaml").read_text(encoding="utf-8"))
+    instance = ResourceType.from_definition("openstack", "instance", 1, types["instance"])
+    lines = block(page, "jsonl").splitlines()
+    assert lines
+    for line in lines:
+        event = decode_event(line.encode())
+        PayloadRules().check(event, instance.transition(event.event_type), instance)
+    fields = page.partition("## Fields")[2].partition("##")[0]
+    assert {field.strip("`") for field in _FIELD.findall(fields)} == FIELDS
+
+
+def test_the_price_file_of_the_reference_is_accepted() -> None:
+    """It can be copied into pricing/models."""
+    assert parse_price_version(block(reference("prices.md"), "yaml"), "prices.md").version == "2026-07"
+
+
+def test_the_columns_of_the_marts_are_listed() -> None:
+    """In the order of the models' own descriptions."""
+    models = yaml.safe_load((REPOSITORY / "dbt_project/models/marts/_models.yml").read_text(encoding="utf-8"))["models"]
+    page = reference("marts.md")
+    for model in models:
+        section = page.partition(f"## marts.{model['name']}\n")[2].partition("\n## ")[0]
+        listed = [name.strip("`") for row in _FIELD.findall(section) for name in row.split(", ")]
+        assert listed == [column["name"] for column in model["columns"]]
+
+
+def test_findings_are_listed() -> None:
+    """Every kind, and whether it blocks finalization."""
+    sql = (REPOSITORY / "dbt_project/models/intermediate/int_findings.sql").read_text(encoding="utf-8")
+    listed = dict(_FINDING.findall(reference("findings.md")))
+    decided = {kind: {"true": "yes", "false": "no"}[blocks] for kind, blocks in _FINDING_IN_SQL.findall(sql)}
+    assert decided
+    assert decided.items() <= listed.items()
+    for finding in (RatingFinding, GraphWarning):
+        assert set(get_args(get_type_hints(finding)["kind"])) <= listed.keys()
+
+
+def test_the_command_line_is_listed() -> None:
+    """Every command with every option of its own."""
+    page = reference("command-line.md")
+    commands = typer.main.get_command(app)
+    assert isinstance(commands, typer.core.TyperGroup)
+    for name, command in commands.commands.items():
+        nested = command.commands if isinstance(command, typer.core.TyperGroup) else {"": command}
+        for sub_name, leaf in nested.items():
+            row = page.partition(f"| `tally {name} {sub_name}".rstrip() + "` |")[2].partition("\n")[0]
+            assert row, f"{name} {sub_name}"
+            options = {option for parameter in leaf.params for option in parameter.opts if option.startswith("--")}
+            assert options - {"--help"} == set(_OPTION.findall(row)), f"{name} {sub_name}"
