@@ -19,13 +19,14 @@ from tally.store.metering.load import count_loaded
     specs=[
         AssetSpec(
             "raw_events",
-            description="All events that have arrived, of whatever month: copied by arrival, stamped with a load id. "
-            "Begins a run of the month, whose inputs are frozen by that id.",
+            description="raw.events: all events that have arrived, of whatever month, copied once and "
+            "stamped with the load that brought them. Begins the run of the month, which reads up to this load.",
             kinds={"postgres"},
         ),
         AssetSpec(
             "current_resources",
-            description="The projection of the reporting database, copied in the same snapshot as the events.",
+            description="raw.current_resources: each resource as the reporting database folds it while events come in, "
+            "copied in the same snapshot as the events. A check compares it with the timelines.",
             kinds={"postgres"},
         ),
     ],
@@ -63,7 +64,8 @@ def load(
     partitions_def=MONTHS,
     group_name="load",
     kinds={"yaml"},
-    description="The price version that holds for the month. Versions are files that are never edited.",
+    description="ledger.prices: the price version that holds for the month. A version is a file in pricing/models, "
+    "never edited once it is loaded.",
 )
 def prices(context: AssetExecutionContext, metering: Metering, installation: Installation) -> MaterializeResult[None]:
     """Name the price version of the month."""

@@ -16,7 +16,8 @@ from tally.services.bills import make_bills
     partitions_def=MONTHS,
     group_name="ledger",
     kinds={"postgres"},
-    description="Usage records of the run, written only after every invariant of usage holds, and its findings.",
+    description="ledger.usage_records: the usage of the run, written only after every check of usage has passed, and "
+    "ledger.findings.",
 )
 def usage_records(
     context: AssetExecutionContext, metering: Metering, installation: Installation
@@ -33,7 +34,8 @@ def usage_records(
     partitions_def=MONTHS,
     group_name="ledger",
     kinds={"postgres"},
-    description="Rated records of the run: one per priced dimension of each usage record, exact and rounded once.",
+    description="ledger.rated_records: the costs of the run, one row per priced dimension of each usage record, "
+    "written only after every check of rating has passed.",
 )
 def rated_records(
     context: AssetExecutionContext, metering: Metering, installation: Installation
@@ -57,7 +59,8 @@ def rated_records(
     partitions_def=MONTHS,
     group_name="bills",
     kinds={"json"},
-    description="One document per billed project; an attributed project is billed inside the bill of its root.",
+    description="ledger.bills: one JSON document per project that pays. A project that another one pays for is inside "
+    "that one's bill.",
 )
 def bills(context: AssetExecutionContext, metering: Metering, installation: Installation) -> MaterializeResult[None]:
     """Make the bills of the run."""
@@ -79,7 +82,8 @@ def bills(context: AssetExecutionContext, metering: Metering, installation: Inst
     partitions_def=MONTHS,
     group_name="bills",
     kinds={"postgres"},
-    description="The run with all checks passed: from here on it is the live one of its month.",
+    description="ledger.runs: the run, with every check passed. From here on it is the live one of its month, and the "
+    "former one is superseded.",
 )
 def completed_run(
     context: AssetExecutionContext, metering: Metering, installation: Installation, clock: Clock
@@ -106,7 +110,8 @@ def completed_run(
     partitions_def=MONTHS,
     group_name="bills",
     kinds={"postgres"},
-    description="The month, closed for good: its records never change again. Refused while anything speaks against it.",
+    description="The live run, finalized: the records of the month never change again. Not part of close_month. "
+    "Refused before the end of the grace, and while blocking findings or events that the run does not know are open.",
 )
 def finalized_period(
     context: AssetExecutionContext, metering: Metering, installation: Installation, clock: Clock
