@@ -48,7 +48,7 @@ def main() -> None:
     try:
         status = app(standalone_mode=False) or 0
         if status == terminal.INTERRUPTED:  # typer makes Ctrl-C an exit code
-            raise KeyboardInterrupt
+            status = terminal.report(KeyboardInterrupt())
         sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the last door: no traceback leaves it
         status = terminal.report(error)

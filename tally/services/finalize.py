@@ -66,7 +66,8 @@ def _too_early(run: Run, grace: timedelta, now: datetime) -> list[str]:
 
 def _in_the_making(metering: Connection, period: BillingPeriod) -> list[str]:
     running = store.running_run(metering, str(period))
-    return [f"run {running.id} is being made"] if running else []
+    broken_off = "is being made step by step, or was broken off; complete it, or close again"
+    return [f"run {running.id} {broken_off}: tally close {period}"] if running else []
 
 
 def _unproved(metering: Connection, run: Run) -> list[str]:

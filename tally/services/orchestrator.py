@@ -62,6 +62,9 @@ def run_job(
                 say(last)
             last = line or last
         status = process.wait()
+    if status < 0:  # it could not say why
+        ended = f"its process was ended by signal {-status} ({signal.strsignal(-status)})"
+        raise Refused(f"{job} of {period}", [f"{ended} at {last or 'its start'}", f"see {log}"])
     if status != 0:
         raise Refused(last or f"{job} of {period} ended with exit code {status}", [f"see {log}"])
     if last:

@@ -78,9 +78,9 @@ def start(reporting: Connection, metering: Connection, period: BillingPeriod, cl
         Refused: if the period is finalized, has not begun, has no price version, or its zone would change.
     """
     _refuse_start(metering, period, clock())
-    abandoned = store.running_run(metering, str(period))
-    if abandoned is not None:
-        fail(metering, abandoned.id, "abandoned: its process ended before it was completed")
+    # Of whatever period: they share dbt's tables, so what was left half made would go on with the records of this run.
+    for abandoned in store.select_runs(metering, "status = 'running'"):
+        fail(metering, abandoned.id, "abandoned: it was broken off before it was completed")
     prices = version_for(metering, period)
     loaded = load(reporting, metering, clock)
     inputs = {

@@ -76,7 +76,7 @@ def test_the_first_instant_after_grace_is_late_enough(house: House) -> None:
 def test_a_month_without_a_run_is_refused(house: House) -> None:
     """There is nothing to finalize before a run is completed."""
     assert reasons(house, period=BillingPeriod.parse("2026-02")) == (
-        "it has no completed run; close it first: tally close 2026-02",
+        "it has no completed run; close it: tally close 2026-02",
     )
 
 
@@ -122,7 +122,8 @@ def test_a_run_in_the_making_is_refused(house: House) -> None:
     """A half-made run would replace what is about to become immutable."""
     with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
         run = runs.start(reporting, metering, PERIOD, lambda: parse_instant(AFTER_GRACE))
-    assert reasons(house) == (f"run {run.id} is being made",)
+    (reason,) = reasons(house)
+    assert reason.startswith(f"run {run.id} is being made")
 
 
 def test_a_preliminary_run_is_refused(house: House) -> None:
