@@ -20,6 +20,8 @@ from tally.services.projects import Project
 from tally.services.runs import PeriodRow
 from tally.store.metering.bills import BillRow
 
+_WIDEST = 10_000
+
 
 class BillFormat(StrEnum):
     """How bills are printed."""
@@ -41,11 +43,14 @@ def summary(console: Console, made: Summary) -> None:
 
 def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | None = None) -> None:
     """Bills with their totals, and where their documents were written."""
-    table = _table("Cloud", "Project", ">Total", "Currency", *(["Document"] if paths is not None else []))
-    for number, row in enumerate(rows):
-        document = [str(paths[number])] if paths is not None else []
-        _add(table, row.cloud, row.project_id, f"{row.total:.2f}", row.currency, *document)
+    table = _table("Cloud", "Project", ">Total", "Currency")
+    for row in rows:
+        _add(table, row.cloud, row.project_id, f"{row.total:.2f}", row.currency)
     _print(console, table)
+    if paths:
+        console.print("\nDocuments")
+    for path in paths or ():
+        console.print(str(path), markup=False, soft_wrap=True)
 
 
 def findings(console: Console, rows: Sequence[Finding]) -> None:
@@ -114,7 +119,7 @@ def _table(*headers: str) -> Table:
     """A plain table; a header that begins with > is of numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for header in headers:
-        table.add_column(header.removeprefix(">"), justify="right" if header[0] == ">" else "left", overflow="fold")
+        table.add_column(header.removeprefix(">"), justify="right" if header[0] == ">" else "left", no_wrap=True)
     return table
 
 
@@ -124,7 +129,9 @@ def _add(table: Table, *cells: str) -> None:
 
 def _print(console: Console, table: Table) -> None:
     if table.row_count:
-        console.print(table)
+        # As wide as it is, also on a narrow terminal: a folded id could not be copied, nor a folded line be searched.
+        table.width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
+        console.print(table, soft_wrap=True)
     else:
         console.print("none")
 

@@ -348,7 +348,7 @@ def test_the_example_month_from_demo_to_finalized(tally: Tally, home: Path) -> N
     )
     ambiguous = tally("bill", "2026-03", "--project", "proj-456", "--format", "json")
     assert ambiguous.status == 1
-    assert "os-prod-eu2/proj-456 has a bill; name one" in ambiguous.error
+    assert "name one of os-prod-eu1/proj-456, os-prod-eu2/proj-456" in ambiguous.error
 
     finalized = tally("finalize", "2026-03")
     assert finalized.status == 0, finalized

@@ -1,0 +1,51 @@
+"""What the command line prints for people."""
+
+import io
+from decimal import Decimal
+from pathlib import Path
+
+from rich.console import Console
+
+from tally import tables
+from tally.domain.run import Finding
+from tally.store.metering.bills import BillRow
+
+NARROW = 40
+
+
+def narrow() -> Console:
+    return Console(file=io.StringIO(), width=NARROW, highlight=False)
+
+
+def printed(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def bill(project: str) -> BillRow:
+    return BillRow("os-prod-eu1", project, "openstack", Decimal("1.5"), "EUR", document="", document_hash="")
+
+
+def test_a_row_is_one_line_on_a_narrow_terminal() -> None:
+    """So that ids and paths can be copied, and lines be searched."""
+    console, path = narrow(), Path("/data") / ("folder" * 10) / "p[1].json"
+    tables.bills(console, [bill("p" * 60)], [path])
+    lines = printed(console)
+    assert f"os-prod-eu1   {'p' * 60}    1.50   EUR" in lines
+    assert str(path) in lines
+
+
+def test_findings_are_one_line_a_kind() -> None:
+    """With the first one of each, blocking ones first, and how many more there are."""
+    console = narrow()
+    found = [
+        Finding("missing_gauge", True, "os-1", "openstack", "instance", subject, "it lacks [vcpus]")
+        for subject in ("vm-1", "vm-2")
+    ]
+    tables.findings(
+        console, [*found, Finding("unlisted_state", False, "", "openstack", "volume", "error", "full price")]
+    )
+    assert printed(console) == [
+        "finding missing_gauge, blocks finalizing: os-1 openstack instance vm-1: it lacks [vcpus] (and 1 more)",
+        "finding unlisted_state: openstack volume error: full price",
+    ]
