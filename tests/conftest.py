@@ -91,7 +91,7 @@ def migrated_template(server_url: str, kind: str) -> Iterator[str]:
         with connected(url) as connection:
             migrate(connection, kind)
             load_builtin(connection, kind)
-            stop_background_workers(connection)
+        close_to_sessions(server_url, url)
         yield urlsplit(url).path.removeprefix("/")
 
 
@@ -103,10 +103,12 @@ def load_builtin(connection: Connection, kind: str) -> None:
         load_price_versions(connection)
 
 
-def stop_background_workers(connection: Connection) -> None:
-    """Let go of a database: TimescaleDB keeps a scheduler connected, and a template may have no session."""
-    if connection.execute("select from pg_extension where extname = 'timescaledb'").fetchone():
-        connection.execute("select _timescaledb_functions.stop_background_workers()")
+def close_to_sessions(server_url: str, url: str) -> None:
+    """Let nobody into a database that is to be cloned: TimescaleDB's scheduler would come back to it."""
+    name = urlsplit(url).path.removeprefix("/")
+    with connected(server_url) as server:
+        server.execute(f'alter database "{name}" with allow_connections false'.encode())
+        server.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", [name])
 
 
 @pytest.fixture(scope="session")

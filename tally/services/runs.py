@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from tally import __version__
@@ -81,9 +82,8 @@ def start(reporting: Connection, metering: Connection, period: BillingPeriod, cl
     # Of whatever period: they share dbt's tables, so what was left half made would go on with the records of this run.
     for abandoned in store.select_runs(metering, "status = 'running'"):
         fail(metering, abandoned.id, "abandoned: it was broken off before it was completed")
-    prices = version_for(metering, period)
     loaded = load(reporting, metering, clock)
-    inputs = {
+    inputs: dict[str, Any] = {
         "period": str(period),
         "period_from": period.start,
         "period_to": period.end,
@@ -91,20 +91,15 @@ def start(reporting: Connection, metering: Connection, period: BillingPeriod, cl
         "metered_to": min(period.end, loaded.started_at),
         "load_id": loaded.load_id,
         "registry_version": loaded.registry_version,
-        "pricing_version": prices.version,
-        "pricing_hash": prices.content_hash,
         "code_version": __version__,
     }
-    return store.insert_run(
-        metering,
-        inputs
-        | {
-            "kind": "regular",
-            "status": "running",
-            "preliminary": loaded.started_at < period.end,
-            "inputs_hash": _hash(inputs),
-        },
-    )
+    about = {"kind": "regular", "status": "running", "preliminary": loaded.started_at < period.end}
+    try:
+        prices = version_for(metering, period)
+    except Refused as refused:
+        raise _unrated(metering, store.insert_run(metering, inputs | about), refused) from None
+    inputs |= {"pricing_version": prices.version, "pricing_hash": prices.content_hash}
+    return store.insert_run(metering, inputs | about | {"inputs_hash": _hash(inputs)})
 
 
 def running(metering: Connection, period: BillingPeriod) -> Run:
@@ -208,6 +203,15 @@ def periods(metering: Connection, grace: timedelta, clock: Clock) -> list[Period
     return sorted(rows, key=lambda row: row.period, reverse=True)
 
 
+def _unrated(metering: Connection, run: Run, refused: Refused) -> Refused:
+    """End a run that no price version holds for, listing what stays unrated: never zero, never another's price."""
+    resources = [f"{count} {name}" for name, count in store.resources_of_period(metering, run)]
+    reasons = [*refused.reasons, f"unrated: {', '.join(resources) or 'nothing, no resource lived in it'}"]
+    error = Refused(f"no price version is valid for {run.period}", reasons)
+    fail(metering, run.id, str(error))
+    return error
+
+
 def _refuse_start(metering: Connection, period: BillingPeriod, now: datetime) -> None:
     reasons = []
     live = store.live_run(metering, str(period))
@@ -222,7 +226,7 @@ def _refuse_start(metering: Connection, period: BillingPeriod, now: datetime) ->
         raise Refused(f"{period} cannot be run", reasons)
 
 
-def _hash(inputs: dict[str, object]) -> str:
+def _hash(inputs: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tally.store.database import connected
-from tests.conftest import fresh_database, stop_background_workers, temporary_home
+from tests.conftest import close_to_sessions, fresh_database, temporary_home
 from tests.integration.closing import SMALL_MONTH, House
 
 
@@ -33,8 +32,8 @@ def closed_templates(
         house = House(reporting_url, metering_url)
         house.ingest(*SMALL_MONTH)
         house.close()
-        with connected(reporting_url) as reporting:
-            stop_background_workers(reporting)
+        for url in (reporting_url, metering_url):
+            close_to_sessions(server_url, url)
         yield urlsplit(reporting_url).path.removeprefix("/"), urlsplit(metering_url).path.removeprefix("/")
 
 

@@ -100,7 +100,7 @@ def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> No
         " from ledger.runs cross join (values ('i-7'), ('i-8')) as found (subject)",
     )
     (reason,) = reasons(house)
-    assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7; mend them, or")
+    assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7; mend them")
     with connected(house.metering_url) as metering:
         waive(metering, PERIOD, "open_left", "began before Tally did", "clerk")
     assert attempt(house).status == "finalized"

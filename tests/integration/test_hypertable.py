@@ -10,7 +10,7 @@ from tests.integration.sending import send, volume
 @pytest.fixture
 def hypertable(reporting: Connection) -> Connection:
     """The reporting database, if its events are a hypertable."""
-    if not reporting.execute("select from pg_available_extensions where name = 'timescaledb'").fetchone():
+    if not reporting.execute("select 1 from pg_available_extensions where name = 'timescaledb'").fetchone():
         pytest.skip("the server does not offer TimescaleDB; name one that does with TALLY_TEST_SERVER_URL")
     return reporting
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tally.domain.errors import Refused
 from tally.domain.instants import format_instant, parse_instant
+from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import runs
 from tally.store.database import Connection, connected
@@ -284,6 +286,17 @@ def test_a_negative_size_is_refused(metered: Metered) -> None:
     """S37: nothing negative gets as far as usage."""
     assert ("S37/1", "invalid_size") in metered.rejected
     assert "S37" not in metered.march
+
+
+def test_a_month_that_no_version_holds_for_is_not_rated(reporting: Connection, metering: Connection) -> None:
+    """S39: the run fails and lists what it cannot rate; it costs neither nothing nor what another month costs."""
+    created = at(parse_instant("2022-05-03T00:00:00Z"), volume("S39", "1", "01T00:00:00", "create.end"))
+    send(reporting, created | {"payload": size(size_gb=1, type="ssd")})
+    with pytest.raises(Refused, match=r"no price version is valid for 2022-05.*unrated: 1 openstack.volume"):
+        runs.start(reporting, metering, BillingPeriod.parse("2022-05"), lambda: parse_instant("2022-07-01T00:00:00Z"))
+    [run] = runs.runs(metering)
+    assert run.status == "failed"
+    assert "unrated: 1 openstack.volume" in (run.failure or "")
 
 
 def test_what_nobody_priced_is_listed_or_blocks(metered: Metered) -> None:

@@ -142,6 +142,17 @@ def insert_waiver(connection: Connection, period: str, kind: str, reason: str, a
     )
 
 
+def resources_of_period(connection: Connection, run: Run) -> list[tuple[str, int]]:
+    """(platform.resource_type, count) of the resources that lived in the period of a run, as its load saw them."""
+    return connection.execute(
+        """select platform || '.' || resource_type, count(*)
+           from raw.current_resources
+           where created_at < %s and (deleted_at is null or deleted_at > %s)
+           group by 1 order by 1""",
+        [run.period_to, run.period_from],
+    ).fetchall()
+
+
 def events_outside(connection: Connection, run: Run) -> int:
     """Events that arrived after the run's load and could change its records (rule 18).
 
