@@ -36,9 +36,9 @@ def summary(console: Console, made: Summary) -> None:
     console.print(counts + (f", ignored {made.ignored}" if made.ignored else ""))
     for reason, count in made.reasons.most_common():
         console.print(f"  {reason}: {count}", markup=False)
-        for example in made.examples[reason]:
-            name = f"{example.event_id}: " if example.event_id else ""
-            console.print(f"    {name}{example.detail}", markup=False)
+        examples = [f"{e.event_id}: {e.detail}" if e.event_id else e.detail for e in made.examples[reason]]
+        for example in dict.fromkeys(examples):  # many lines of one file are often wrong in the same way
+            console.print(f"    {example}", markup=False, soft_wrap=True)
 
 
 def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | None = None) -> None:

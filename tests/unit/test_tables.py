@@ -8,6 +8,8 @@ from rich.console import Console
 
 from tally import tables
 from tally.domain.run import Finding
+from tally.services.ingest import Outcome
+from tally.services.ingest_files import Summary
 from tally.store.metering.bills import BillRow
 
 NARROW = 40
@@ -49,3 +51,11 @@ def test_findings_are_one_line_a_kind() -> None:
         "finding missing_gauge, blocks finalizing: os-1 openstack instance vm-1: it lacks [vcpus] (and 1 more)",
         "finding unlisted_state: openstack volume error: full price",
     ]
+
+
+def test_the_same_reason_is_told_once() -> None:
+    """A file of another kind is wrong in the same way on every line."""
+    console, summary = narrow(), Summary()
+    summary.add([Outcome("rejected", "", "invalid_json", "it is no JSON")] * 3)
+    tables.summary(console, summary)
+    assert printed(console)[1:] == ["  invalid_json: 3", "    it is no JSON"]
