@@ -49,9 +49,14 @@ _FINGERPRINT = """
         where r.run_id = %(run_id)s
     ),
 
+    -- Converted, not cast: a cast would read a backslash in a name as an escape, or refuse it.
+    digests as (
+        select bucket, sha256(convert_to(line, 'UTF8')) as digest from lines
+    ),
+
     buckets as (
-        select bucket, sha256(string_agg(sha256(line::bytea), ''::bytea order by sha256(line::bytea))) as digest
-        from lines group by bucket
+        select bucket, sha256(string_agg(digest, ''::bytea order by digest)) as digest
+        from digests group by bucket
     )
 
     select encode(sha256(coalesce(string_agg(digest, ''::bytea order by bucket), ''::bytea)), 'hex') from buckets"""
