@@ -125,6 +125,8 @@ def report(error: BaseException) -> int:
         status = 2
     elif isinstance(error, psycopg.Error):
         text = f"the database refused: {text}"
+    elif isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror or text}"
     elif not isinstance(error, TallyError):
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {text}"

@@ -359,3 +359,12 @@ def test_the_example_month_from_demo_to_finalized(tally: Tally, home: Path) -> N
     assert "it is finalized" in refused.err.splitlines()[-1]
     assert "Traceback" not in refused.err
     assert tally("demo").status == 0
+
+
+def test_a_file_where_a_directory_should_be_is_told(home: Path) -> None:
+    """Whatever stands in the way in TALLY_HOME is named."""
+    (home / "postgres").write_text("")
+    done = run(environment(TALLY_HOME=str(home)), "periods")
+    assert done.status == 1
+    assert str(home / "postgres") in done.error
+    assert "unexpected" not in done.error
