@@ -18,13 +18,15 @@ effects as (
     where lifecycles.effect <> 'ignore'
 ),
 
-history as not materialized (
+history as materialized (
     select
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
         effects.effect, events.source = 'reconciliation' as synthetic
     from raw.events
     inner join run on events.load_id <= run.load_id
-    inner join effects using (platform, resource_type, event_type)
+    -- Joined from the left and materialized: else the planner takes the few effects for one, and loops over all events.
+    left join effects using (platform, resource_type, event_type)
+    where coalesce(effects.effect, 'ignore') <> 'ignore'
 ),
 
 -- One letter an event, the last event first: c creates, d deletes, u is any other sign of life; small if synthetic.
