@@ -73,6 +73,8 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
         found = store.select_bills(metering, run.id, cloud, external_id)
     if not found:
         inside = store.billed_inside(metering, run.id, project)
+        if slash:
+            inside += store.billed_inside(metering, run.id, external_id, cloud)
         where = f"; it is billed inside {', '.join('/'.join(pair) for pair in inside)}" if inside else ""
         raise NotFound(f"{period} has no bill of project {project}{where}")
     return found

@@ -13,10 +13,18 @@ from tally.store.metering import runs as store
 
 
 def waive(metering: Connection, period: BillingPeriod, kind: str, reason: str, actor: str) -> None:
-    """Let one kind of finding pass for a period; who and why are recorded."""
-    if not kind.strip() or not reason.strip():
-        raise InvalidInput("a waiver names the kind of finding and the reason why it may pass")
-    store.insert_waiver(metering, str(period), kind.strip(), reason.strip(), actor)
+    """Let one kind of finding pass for a period; who and why are recorded, and the first record stays.
+
+    Raises:
+        InvalidInput: without a reason, or if the live run has no blocking finding of that kind.
+    """
+    if not reason.strip():
+        raise InvalidInput("a waiver needs a reason why the findings may pass")
+    run = store.live_run(metering, str(period))
+    kinds = store.blocking_kinds(metering, run.id) if run else []
+    if kind not in kinds:
+        raise InvalidInput(f"{period} has no blocking finding of kind {kind!r}; it has {', '.join(kinds) or 'none'}")
+    store.insert_waiver(metering, str(period), kind, reason.strip(), actor)
 
 
 def finalize(

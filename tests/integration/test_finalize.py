@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tally.domain.errors import Refused
+from tally.domain.errors import InvalidInput, Refused
 from tally.domain.instants import parse_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
@@ -102,6 +102,8 @@ def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> No
     (reason,) = reasons(house)
     assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7; mend them")
     with connected(house.metering_url) as metering:
+        with pytest.raises(InvalidInput, match="no blocking finding of kind 'open-left'; it has open_left"):
+            waive(metering, PERIOD, "open-left", "a slip of the pen", "clerk")
         waive(metering, PERIOD, "open_left", "began before Tally did", "clerk")
     assert attempt(house).status == "finalized"
 

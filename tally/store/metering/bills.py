@@ -190,10 +190,14 @@ def select_bills(connection: Connection, run_id: UUID, cloud: str | None, projec
         return cursor.execute(query, {"run_id": run_id, "cloud": cloud, "project": project}).fetchall()
 
 
-def billed_inside(connection: Connection, run_id: UUID, project: str) -> list[tuple[str, str]]:
-    """(cloud, project) of the bills that hold the costs of an attributed project."""
+def billed_inside(
+    connection: Connection, run_id: UUID, project: str, cloud: str | None = None
+) -> list[tuple[str, str]]:
+    """(cloud, project) of the bills that hold the costs of an attributed project, in whatever cloud or in one."""
     return connection.execute(
         """select distinct billed_cloud, billed_project_id from ledger.attributions
-           where run_id = %s and project_id = %s and depth > 0 order by 1, 2""",
-        [run_id, project],
+           where run_id = %(run_id)s and project_id = %(project)s and depth > 0
+               and (%(cloud)s::text is null or cloud = %(cloud)s)
+           order by 1, 2""",
+        {"run_id": run_id, "project": project, "cloud": cloud},
     ).fetchall()

@@ -122,6 +122,14 @@ def select_findings(connection: Connection, run_id: UUID, limit: int = 1000) -> 
         return cursor.execute(query, [run_id, limit]).fetchall()
 
 
+def blocking_kinds(connection: Connection, run_id: UUID) -> list[str]:
+    """The kinds of blocking findings of a run, waived or not."""
+    rows = connection.execute(
+        "select distinct kind from ledger.findings where run_id = %s and blocking order by kind", [run_id]
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
 def unwaived_findings(connection: Connection, run_id: UUID, period: str) -> list[tuple[str, int, str]]:
     """Blocking findings without a waiver: (kind, count, one of them)."""
     return connection.execute(
