@@ -1,7 +1,10 @@
 {# numerator / denominator, rounded once, half away from zero, to so many decimals (rule 23). The quotient is an
-   integer division of the exact numerator: a rounded quotient is never rounded again. #}
+   integer division of the exact numerator: a rounded quotient is never rounded again. Its decimals are set by a product, which
+   is exact: PostgreSQL cuts a quotient after about 16 digits. #}
 {% macro round_half_up(numerator, denominator, decimals) -%}
-    sign({{ numerator }})
-    * div(abs({{ numerator }}) * {{ 2 * 10 ** decimals }} + {{ denominator }}, {{ 2 * denominator }})
-    / {{ 10 ** decimals }}
+    (
+        sign({{ numerator }})
+        * div(abs({{ numerator }}) * {{ 2 * 10 ** decimals }} + {{ denominator }}, {{ 2 * denominator }})
+        * 0.{{ '0' * (decimals - 1) }}1
+    )::numeric(38, {{ decimals }})
 {%- endmacro %}

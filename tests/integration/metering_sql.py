@@ -49,6 +49,15 @@ def compiled_model(metering: Connection, run: Run, name: str) -> str:
     return next(Path(_scratch()).glob(f"compiled/**/{name}.sql")).read_text(encoding="utf-8")
 
 
+def compiled_expression(metering: Connection, template: str) -> str:
+    """The SQL of a template that calls macros of the project."""
+    os.environ.update(_environment(metering))
+    with redirect_stdout(StringIO()):
+        result = _runner(metering.info.dbname).invoke(["compile", "--inline", template, "--quiet", *_places()])
+    assert result.success, result.exception
+    return str(result.result.results[0].node.compiled_code)  # type: ignore[union-attr]
+
+
 def dbt(metering: Connection, command: str, run: Run, select: str, *options: str) -> None:
     """Run dbt in this process for the database of a connection; the assertion tells what failed."""
     os.environ.update(_environment(metering))
