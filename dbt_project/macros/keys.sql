@@ -14,9 +14,9 @@
     (extract(epoch from {{ to_ts }} - {{ from_ts }}) * 1000000)::bigint
 {%- endmacro %}
 
-{# An id derived from the key: the same inputs give the same id. #}
+{# An id derived from the key: the same inputs give the same id. A row's text quotes its parts: no two keys read alike. #}
 {% macro derived_id(parts) -%}
-    md5(concat_ws('|', {{ parts | join(', ') }}))::uuid
+    md5(row({{ parts | join(', ') }})::text)::uuid
 {%- endmacro %}
 
 {# What an incremental model of whole resources does before it inserts: forget the resources that changed. #}

@@ -36,7 +36,7 @@ def load(reporting: Connection, metering: Connection, clock: Callable[[], dateti
     store.forget_pending(reporting, batches)
     if events:
         # The first load fills empty tables: without statistics the planner would take them for tiny.
-        metering.execute("analyze raw.events")
+        metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
     return Load(load_id, events, version, started_at)
 
 

@@ -25,24 +25,12 @@ from tally.services.pricing import version_for
 from tally.store.database import Connection
 from tally.store.metering import ledger
 from tally.store.metering import runs as store
+from tally.store.metering.checks import invariant_names
 
 Clock = Callable[[], datetime]
 
-# The invariants of rule 16, and that the projection agrees with the timelines (rule 11). A run is complete only
-# with a passed verdict on each.
-REQUIRED_CHECKS = frozenset({
-    "no_gap",
-    "no_overlap",
-    "coverage",
-    "traceability",
-    "count_is_one",
-    "no_negative_usage",
-    "projection_matches_timelines",
-    "no_negative_amount",
-    "amount_is_rounded_exact_amount",
-    "every_priced_quantity_is_rated",
-    "bills_equal_line_items",
-})
+# The invariants of rule 16, and that the projection agrees with the timelines (rule 11).
+REQUIRED_CHECKS = invariant_names()
 
 
 @dataclass(frozen=True, slots=True)

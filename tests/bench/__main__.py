@@ -57,7 +57,7 @@ def _print(results: list[dict[str, object]]) -> None:
     table = Table(*COLUMNS)
     for result in results:
         table.add_row(*(str(result[column]) for column in COLUMNS))
-    Console().print(table)
+    Console(width=160).print(table)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _result(name: str, seconds: float, limit: float) -> dict[str, object]:
         "name": name,
         "value": round(seconds, 2),
         "unit": "s",
-        "reference": "binary COPY of the events and of the ledger rows into the same tables",
+        "reference": "COPY of the events and the ledger rows",
         "reference_value": round(limit, 2),
         "ratio": round(seconds / limit, 2),
     }

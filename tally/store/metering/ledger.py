@@ -30,18 +30,19 @@ _FINDINGS = """
     group by run_id, kind, blocking, cloud, platform, resource_type, subject"""
 
 # By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of
-# resources: one text of all records would outgrow what a value can hold.
+# resources: one text of all records would outgrow what a value can hold. A row's text quotes its parts, so that no
+# name can pass for two.
 _FINGERPRINT = """
     with lines as (
         select substr(md5(concat_ws('|', cloud, resource_type, resource_id)), 1, 3) as bucket,
-            concat_ws('|', cloud, resource_type, resource_id, lifetime_no, extract(epoch from from_ts),
-                extract(epoch from to_ts), project_id, state, usage) as line
+            row(cloud, resource_type, resource_id, lifetime_no, extract(epoch from from_ts),
+                extract(epoch from to_ts), project_id, state, usage)::text as line
         from ledger.usage_records where run_id = %(run_id)s
         union all
         select substr(md5(concat_ws('|', r.cloud, r.resource_type, r.resource_id)), 1, 3),
-            concat_ws('|', r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
+            row(r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
                 r.dimension, r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount_exact, r.amount,
-                r.currency)
+                r.currency)::text
         from ledger.rated_records as r
         inner join ledger.usage_records as u
             on u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id

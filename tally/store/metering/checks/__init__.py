@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from uuid import UUID
 
-from tally.store.database import Connection
-
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
@@ -25,11 +23,9 @@ class Invariant:
         return self.sql.replace(":run_id", f"'{run_id}'")
 
 
-def refresh_statistics(connection: Connection) -> None:
-    """Let the planner know the tables that the run has just filled: it would take them for tiny, and loop over them."""
-    connection.execute("analyze metering.int_resource_intervals, metering.int_usage_records")
-    if connection.execute("select to_regclass('metering.int_rated_records')").fetchone() != (None,):
-        connection.execute("analyze metering.int_rated_records")
+def invariant_names() -> frozenset[str]:
+    """The names of all invariants: a run is complete only with a verdict on each."""
+    return frozenset(file.name.removesuffix(".sql") for file in files(__name__).iterdir() if file.name.endswith(".sql"))
 
 
 def invariant(name: str) -> Invariant:
