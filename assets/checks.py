@@ -96,8 +96,10 @@ def _metadata(run: Run, i: Invariant, verdict: Verdict) -> dict[str, MetadataVal
 
 
 def _table(verdict: Verdict) -> MarkdownMetadataValue:
-    columns = ("cloud", "resource_type", "subject", "detail")
-    rows = ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in verdict.first_rows[:_SHOWN]]
+    import pandas as pd
+
+    rows = pd.DataFrame(verdict.first_rows[:_SHOWN], columns=["cloud", "resource_type", "subject", "detail"], dtype=str)
+    # Names come from outside: a bar in one of them would end its cell.
+    table = rows.replace(r"([|\\])", r"\\\1", regex=True).to_markdown(index=False)
     more = verdict.violations - len(rows)
-    head = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    return MetadataValue.md("\n".join([*head, *rows, *([f"\nand {more} more"] if more > 0 else [])]))
+    return MetadataValue.md(f"{table}\n\nand {more} more" if more > 0 else table)
