@@ -59,7 +59,7 @@ def test_marts_hold_what_the_live_run_holds(house: House) -> None:
 
 
 def test_closing_three_times_leaves_the_same_rows_and_two_superseded_runs(house: House) -> None:
-    """S52, rule 17: a re-run replaces the former run's records in one transaction; nothing doubles, nor in the marts."""
+    """S52, rule 17: a re-run replaces the former one in one transaction; nothing doubles, nor in the marts."""
     records, costs = house.query(RECORDS), house.query(COSTS)
     marts = house.query("select project_id, metric, quantity from marts.project_usage_monthly order by 1, 2")
     hashes = house.query("select outputs_hash from ledger.runs")
