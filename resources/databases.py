@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
 from pydantic import PrivateAttr
 
+from tally.services.installation import METERING, REPORTING
 from tally.services.runs import metering_lock
 from tally.settings import Settings
 from tally.store.database import Connection, connected
@@ -25,12 +26,12 @@ class Databases(ConfigurableResource):  # type: ignore[type-arg]
     def reporting(self) -> str:
         """URL of the reporting database."""
         settings = Settings.from_environment()
-        return self.reporting_url or settings.reporting_url or EmbeddedServer(settings.home).url("tally_reporting")
+        return self.reporting_url or settings.reporting_url or EmbeddedServer(settings.home).url(REPORTING)
 
     def metering(self) -> str:
         """URL of the metering database."""
         settings = Settings.from_environment()
-        return self.metering_url or settings.metering_url or EmbeddedServer(settings.home).url("tally_metering")
+        return self.metering_url or settings.metering_url or EmbeddedServer(settings.home).url(METERING)
 
 
 class Metering(ConfigurableResource):  # type: ignore[type-arg]

@@ -43,3 +43,13 @@
     set load_id = run.load_id, registry_version = run.registry_version
     from {{ ref('stg_runs') }} as run
 {%- endmacro %}
+
+{# Whether an event counts: a void one is absent everywhere (rule 9). #}
+{% macro is_not_void(alias) -%}
+    not exists (
+            select from {{ ref('int_void_events') }} as void
+            where
+                {{ same_resource('void', alias) }}
+                and void.timestamp = {{ alias }}.timestamp and void.event_id = {{ alias }}.event_id
+        )
+{%- endmacro %}

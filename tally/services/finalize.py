@@ -46,7 +46,7 @@ def finalize(
         raise Refused(f"{period} cannot be finalized", reasons)
     with metering.transaction():
         store.mark_finalized(metering, run.id, clock())
-    return store.select_runs(metering, "id = %s", [run.id])[0]
+    return store.select_runs(metering, run_id=run.id)[0]
 
 
 def refusals(metering: Connection, run: Run, period: BillingPeriod, grace: timedelta, now: datetime) -> list[str]:

@@ -35,8 +35,7 @@ def load(reporting: Connection, metering: Connection, clock: Callable[[], dateti
             events = store.copy_all(reporting, metering, load_id)
     store.forget_pending(reporting, batches)
     if events:
-        # The first load fills empty tables: without statistics the planner would take them for tiny.
-        metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
+        store.refresh_statistics(metering)
     return Load(load_id, events, version, started_at)
 
 

@@ -50,14 +50,14 @@ def metering_lock(connection: Connection, wait: timedelta = timedelta(hours=6)) 
         Unavailable: if another run holds it longer than ``wait``.
     """
     deadline = time.monotonic() + wait.total_seconds()
-    while not _try_lock(connection):
+    while not store.try_metering_lock(connection):
         if time.monotonic() > deadline:
             raise Unavailable(f"another run has been metering for more than {wait}; see `tally runs`")
         time.sleep(0.2)
     try:
         yield
     finally:
-        connection.execute("select pg_advisory_unlock(%s)", [store.METERING_LOCK])
+        store.release_metering_lock(connection)
 
 
 def start(reporting: Connection, metering: Connection, period: BillingPeriod, clock: Clock) -> Run:
@@ -68,7 +68,7 @@ def start(reporting: Connection, metering: Connection, period: BillingPeriod, cl
     """
     _refuse_start(metering, period, clock())
     # Of whatever period: they share dbt's tables, so what was left half made would go on with the records of this run.
-    for abandoned in store.select_runs(metering, "status = 'running'"):
+    for abandoned in store.select_runs(metering, statuses=("running",)):
         fail(metering, abandoned.id, "abandoned: it was broken off before it was completed")
     loaded = load(reporting, metering, clock)
     inputs: dict[str, Any] = {
@@ -161,14 +161,12 @@ def complete(metering: Connection, run: Run, clock: Clock) -> Run:
         store.mark_completed(metering, run.id, outputs_hash, clock())
         if former is not None:
             store.delete_records(metering, former.id)
-    return store.select_runs(metering, "id = %s", [run.id])[0]
+    return store.select_runs(metering, run_id=run.id)[0]
 
 
 def runs(metering: Connection, period: BillingPeriod | None = None) -> list[Run]:
     """All runs, or those of one period, the newest first."""
-    if period is None:
-        return store.select_runs(metering)
-    return store.select_runs(metering, "period = %s", [str(period)])
+    return store.select_runs(metering, period=str(period) if period else None)
 
 
 def findings(metering: Connection, period: BillingPeriod) -> list[Finding]:
@@ -179,7 +177,7 @@ def findings(metering: Connection, period: BillingPeriod) -> list[Finding]:
 
 def periods(metering: Connection, grace: timedelta, clock: Clock) -> list[PeriodRow]:
     """Every period with a live run, the newest first."""
-    live = store.select_runs(metering, "kind = 'regular' and status in ('completed', 'finalized')")
+    live = store.live_runs(metering)
     rows = [
         PeriodRow(
             run.period,
@@ -207,7 +205,7 @@ def _refuse_start(metering: Connection, period: BillingPeriod, now: datetime) ->
         reasons.append(f"it is finalized (run {live.id}); its records never change")
     if now <= period.start:
         reasons.append(f"it begins only at {format_instant(period.start)}")
-    zones = {run.zone for run in store.select_runs(metering, "status = 'finalized'")} - {period.zone}
+    zones = {run.zone for run in store.select_runs(metering, statuses=("finalized",))} - {period.zone}
     if zones:
         reasons.append(f"finalized periods are in zone {zones.pop()}; TALLY_ZONE cannot change to {period.zone}")
     if reasons:
@@ -216,8 +214,3 @@ def _refuse_start(metering: Connection, period: BillingPeriod, now: datetime) ->
 
 def _hash(inputs: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _try_lock(connection: Connection) -> bool:
-    row = connection.execute("select pg_try_advisory_lock(%s)", [store.METERING_LOCK]).fetchone()
-    return bool(row and row[0])

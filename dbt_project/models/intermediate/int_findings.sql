@@ -17,12 +17,7 @@ events as (
     inner join run on events.timestamp >= run.period_from and events.timestamp < run.metered_to
     where
         (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
-        and not exists (
-            select from {{ ref('int_void_events') }} as void
-            where
-                {{ same_resource('void', 'events') }}
-                and void.timestamp = events.timestamp and void.event_id = events.event_id
-        )
+        and {{ is_not_void('events') }}
 ),
 
 births as (

@@ -12,12 +12,7 @@ with events as (
     {{ of_changed_resources('events') }}
     where
         events.effect in ('create', 'update', 'delete')
-        and not exists (
-            select from {{ ref('int_void_events') }} as void
-            where
-                {{ same_resource('void', 'events') }}
-                and void.timestamp = events.timestamp and void.event_id = events.event_id
-        )
+        and {{ is_not_void('events') }}
 ),
 
 instants as (

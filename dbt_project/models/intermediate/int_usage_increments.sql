@@ -20,12 +20,7 @@ events as (
     inner join run on events.timestamp between run.period_from and run.metered_to
     where
         (events.usage is not null or events.effect = 'delete')
-        and not exists (
-            select from {{ ref('int_void_events') }} as void
-            where
-                {{ same_resource('void', 'events') }}
-                and void.timestamp = events.timestamp and void.event_id = events.event_id
-        )
+        and {{ is_not_void('events') }}
 ),
 
 -- Where one life ends as the next begins, usage comes before the end, a create or an update after the beginning.

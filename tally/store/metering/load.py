@@ -104,6 +104,11 @@ def copy_all(reporting: Connection, metering: Connection, load_id: int) -> int:
     return counts["events"]
 
 
+def refresh_statistics(metering: Connection) -> None:
+    """Let the planner know what was copied: the first load fills empty tables, which it would take for tiny."""
+    metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
+
+
 def forget_pending(reporting: Connection, batches: Sequence[int]) -> None:
     """Take loaded batches out of the outbox: only after the load has committed."""
     reporting.execute("delete from reporting.pending_batches where batch_id = any(%s)", [list(batches)])

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from tally.domain.run import Check, Finding, Run
+from tally.domain.run import Check, Finding, Run, RunKind, RunStatus
 from tally.store.database import Connection
 
 METERING_LOCK = 0x7A11_0002  # one run, load or finalization at a time: they share the timelines
@@ -28,24 +28,51 @@ def insert_run(connection: Connection, values: dict[str, Any]) -> Run:
     return run
 
 
-def select_runs(connection: Connection, where: str = "true", arguments: Sequence[Any] = ()) -> list[Run]:
-    """Runs, the newest first. ``where`` is SQL of this package, never input."""
-    query = f"select {_RUN} from ledger.runs where {where} order by started_at desc, id"
+def select_runs(
+    connection: Connection,
+    *,
+    run_id: UUID | None = None,
+    period: str | None = None,
+    kind: RunKind | None = None,
+    statuses: Sequence[RunStatus] | None = None,
+) -> list[Run]:
+    """Runs that are all that is asked for, the newest first."""
+    query = f"""
+        select {_RUN} from ledger.runs
+        where (%(run_id)s::uuid is null or id = %(run_id)s)
+            and (%(period)s::text is null or period = %(period)s)
+            and (%(kind)s::text is null or kind = %(kind)s)
+            and (%(statuses)s::text[] is null or status = any(%(statuses)s))
+        order by started_at desc, id"""
+    asked = {"run_id": run_id, "period": period, "kind": kind, "statuses": list(statuses) if statuses else None}
     with connection.cursor(row_factory=class_row(Run)) as cursor:
-        return cursor.execute(query.encode(), arguments).fetchall()
+        return cursor.execute(query.encode(), asked).fetchall()
+
+
+def live_runs(connection: Connection, period: str | None = None) -> list[Run]:
+    """The completed or finalized regular runs, of all periods or of one: there is at most one a period."""
+    return select_runs(connection, period=period, kind="regular", statuses=("completed", "finalized"))
 
 
 def live_run(connection: Connection, period: str) -> Run | None:
-    """The completed or finalized regular run of a period: there is at most one."""
-    live = "kind = 'regular' and status in ('completed', 'finalized') and period = %s"
-    found = select_runs(connection, live, [period])
-    return found[0] if found else None
+    """The live run of a period."""
+    return next(iter(live_runs(connection, period)), None)
 
 
 def running_run(connection: Connection, period: str) -> Run | None:
     """The run that is being made for a period."""
-    found = select_runs(connection, "status = 'running' and period = %s", [period])
-    return found[0] if found else None
+    return next(iter(select_runs(connection, period=period, statuses=("running",))), None)
+
+
+def try_metering_lock(connection: Connection) -> bool:
+    """Take the metering lock for this connection if nobody holds it."""
+    row = connection.execute("select pg_try_advisory_lock(%s)", [METERING_LOCK]).fetchone()
+    return bool(row and row[0])
+
+
+def release_metering_lock(connection: Connection) -> None:
+    """Give the metering lock back."""
+    connection.execute("select pg_advisory_unlock(%s)", [METERING_LOCK])
 
 
 def mark_failed(connection: Connection, run_id: UUID, failure: str) -> None:
