@@ -20,7 +20,7 @@ DELETED_STATE = "deleted"
 _CONFIGURES = frozenset({Effect.CREATE, Effect.UPDATE})
 
 # Within one instant that re-creates an open resource, its end comes before its new beginning (rule 8).
-_RANK_OF_RECREATION = {Effect.USAGE: 0, Effect.DELETE: 1, Effect.CREATE: 2, Effect.UPDATE: 3}
+RANK_OF_RECREATION = {Effect.USAGE: 0, Effect.DELETE: 1, Effect.CREATE: 2, Effect.UPDATE: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def replay(steps: Iterable[Step]) -> Projection | None:
     for _, group in groupby(without_void(history), key=lambda step: step.timestamp):
         instant = list(group)
         if row is not None and row.open and {Effect.CREATE, Effect.DELETE} <= {step.effect for step in instant}:
-            instant.sort(key=lambda step: _RANK_OF_RECREATION[step.effect])
+            instant.sort(key=lambda step: RANK_OF_RECREATION[step.effect])
         for step in instant:
             row = advance(row, step)
     if row is None:
