@@ -1,15 +1,17 @@
-"""The Tally event: what it is made of, how it is read, and when two events are the same (rules 1 to 5).
+"""The Tally event: what it is made of, how it is read, alone or in a batch, and when two are the same (rules 1 to 5).
 
 What its type does to a resource is the registry's business (resource_type.py), not this module's.
 """
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import simplejson
 
@@ -26,6 +28,7 @@ FIELDS = frozenset((*TEXT_FIELDS, "timestamp", "source", "payload"))
 # Limits on every input. The keys of an event share one index entry of at most 2,700 bytes in PostgreSQL.
 MAX_TEXT_BYTES = 512
 MAX_EVENT_BYTES = 256 * 1024
+MAX_KEPT_BYTES = 8 * 1024 * 1024  # what is longer is not even kept as a dead letter: it stays with its sender
 MAX_DEPTH = 32
 MAX_EXPONENT = 100
 
@@ -60,13 +63,124 @@ class Event:
         return self.source == "reconciliation"
 
 
+class Element(NamedTuple):
+    """One input of a batch: its raw bytes, and what they say or why they say nothing."""
+
+    raw: bytes
+    value: Any  # decoded JSON, numbers in it int or Decimal; or the InvalidEvent that tells why there is none
+
+    def event(self) -> Event:
+        """Return the event that it is.
+
+        Raises:
+            InvalidEvent: with a reason and a detail, whatever is wrong with it.
+        """
+        if isinstance(self.value, InvalidEvent):
+            raise self.value
+        return parse_event(self.value, harmless=_is_harmless(self.raw))
+
+
+class Batch(NamedTuple):
+    """The body of a request: one event, or a list of them."""
+
+    elements: list[Element]
+    single: bool  # whether it is one event that is not in a list
+
+
 def decode_event(raw: bytes) -> Event:
     """Read the JSON text of one event.
 
     Raises:
         InvalidEvent: with a reason and a detail, whatever is wrong with it.
     """
-    return parse_event(decode_json(raw), harmless=_is_harmless(raw))
+    return decode_element(raw).event()
+
+
+def decode_element(raw: bytes) -> Element:
+    """Read the JSON text of one input; what is wrong with it is its value, and never raised."""
+    try:
+        return Element(raw, decode_json(raw))
+    except InvalidEvent as error:
+        return Element(raw, error)
+
+
+def split_batch(body: bytes, *, limit: int) -> Batch:
+    """Read a JSON array of at most ``limit`` inputs, or a single one, decoding each once.
+
+    An input that is JSON, but holds what no event may hold, is an element with an InvalidEvent for its value: it never
+    loses its neighbours (rule 4). Each element is what decode_element makes of its raw bytes alone.
+
+    Raises:
+        InvalidInput: if the body as a whole is not JSON in UTF-8, or has more inputs.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the body is not UTF-8 at byte {error.start}") from None
+    begin = _past_space(text, 0)
+    if not text.startswith("[", begin):
+        element, end = _element_at(text, begin)
+        return _whole(text, end, Batch([element], single=True))
+    elements: list[Element] = []
+    end = _past_space(text, begin + 1)
+    if text.startswith("]", end):
+        return _whole(text, end + 1, Batch(elements, single=False))
+    while True:
+        if len(elements) == limit:
+            raise InvalidInput(f"the body has more than {limit} events; send them in several batches")
+        element, end = _element_at(text, end)
+        elements.append(element)
+        separator = _SEPARATOR.match(text, end)
+        if separator is None:
+            raise InvalidInput(f"the body is not JSON: expecting ',' or ']' at character {end}")
+        end = separator.end()
+        if separator[1] == "]":
+            return _whole(text, end, Batch(elements, single=False))
+
+
+def _element_at(text: str, begin: int) -> tuple[Element, int]:
+    """Return the element that begins there, and where it ends."""
+    try:
+        value, end = _DECODER.scan_once(text, begin)
+    except (ValueError, StopIteration, RecursionError, InvalidEvent):
+        end = _end_of_element(text, begin)
+        return decode_element(text[begin:end].encode()), end
+    raw = text[begin:end].encode()
+    return (Element(raw, value) if len(raw) <= MAX_EVENT_BYTES else decode_element(raw)), end
+
+
+def _end_of_element(text: str, begin: int) -> int:
+    """Return the end of an element that holds what no event may hold.
+
+    Raises:
+        InvalidInput: if it is not even JSON, so that nobody can tell where it ends.
+    """
+    try:
+        return int(_SKIPPER.scan_once(text, begin)[1])
+    except StopIteration as stop:
+        raise InvalidInput(f"the body is not JSON: expecting a value at character {stop.value}") from None
+    except ValueError as error:
+        raise InvalidInput(f"the body is not JSON: {str(error)[:200]}") from None
+    except RecursionError:
+        pass
+    depth = 0
+    for token in _BRACKETS_AND_TEXTS.finditer(text, begin):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if depth == 0:
+            return token.end()
+    raise InvalidInput("the body is not JSON: it ends within its brackets")
+
+
+def _past_space(text: str, begin: int) -> int:
+    match = _SPACE.match(text, begin)
+    assert match is not None
+    return match.end()
+
+
+def _whole(text: str, end: int, batch: Batch) -> Batch:
+    if _past_space(text, end) != len(text):
+        raise InvalidInput(f"the body is not JSON: extra text at character {end}")
+    return batch
 
 
 def decode_json(raw: bytes) -> Any:
@@ -260,8 +374,8 @@ def _refuse_constant(name: str) -> Any:
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice[:60]!r} appears twice in one object")
     return result
 
@@ -272,4 +386,9 @@ _DECODER = json.JSONDecoder(
     parse_constant=_refuse_constant,
     object_pairs_hook=_object_without_duplicates,
 )
+# Finds the end of whatever has the form of JSON, and judges nothing.
+_SKIPPER = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=len, strict=False)
+_SPACE = re.compile(r"[ \t\n\r]*")
+_SEPARATOR = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
+_BRACKETS_AND_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_canonical_decimal)

@@ -8,22 +8,26 @@ and a chunk that fails leaves nothing behind: the sender repeats it, and what wa
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import psycopg
 
 from tally.domain.errors import InvalidEvent, Unavailable
 from tally.domain.event import (
+    MAX_EVENT_BYTES,
+    MAX_KEPT_BYTES,
     MAX_TEXT_BYTES,
+    Element,
     Event,
     content_hash,
-    decode_event,
-    decode_json,
+    decode_element,
     encode_event,
 )
 from tally.domain.instants import format_instant
+from tally.domain.principal import Scope
 from tally.services import projection
 from tally.services.registry import Registry, current_registry
 from tally.services.validation import PayloadRules
@@ -38,18 +42,26 @@ from tally.store.reporting.rejected import DeadLetter
 EVENTS_PER_TRANSACTION = 1000
 MAX_DETAIL = 500
 
+# What the audit log tells of refused events, so that a sender cannot fill it.
+MAX_AUDITED_NAMES = 10
+MAX_AUDITED_TEXT = 100
+
 Status = Literal["accepted", "deduplicated", "rejected"]
 STATUSES: tuple[Status, ...] = ("accepted", "deduplicated", "rejected")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one input. ``reason`` is a stable word and ``detail`` one line, both only of a rejection."""
+    """What became of one input. ``reason`` is a stable word and ``detail`` one line, both only of a rejection.
+
+    ``event`` is what was read; None if the input is no event, or one that its sender may not send.
+    """
 
     status: Status
     event_id: str
     reason: str = ""
     detail: str = ""
+    event: Event | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +77,7 @@ class InvalidInputEvent:
     resource_type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Valid:
+class _Valid(NamedTuple):
     """An input that is an event and fits its type."""
 
     raw: bytes
@@ -77,35 +88,71 @@ class _Valid:
         return (self.new.event.cloud, self.new.event.event_id)
 
 
-_Read = _Valid | DeadLetter
-_Input = bytes | Event | InvalidInputEvent
+class _Dead(NamedTuple):
+    """An input that becomes a dead letter, and the event that it is, if it is one."""
+
+    letter: DeadLetter
+    event: Event | None = None
+
+
+class _Foreign(NamedTuple):
+    """An input that its sender may not send, and the installation that it names. Nothing of it is kept."""
+
+    installation: str
+    event_id: str
+    detail: str
+
+
+_Read = _Valid | _Dead | _Foreign | Outcome
+_Input = bytes | Element | Event | InvalidInputEvent
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a database from one batch to the next."""
+
+    registry: Registry = field(default_factory=lambda: Registry(-1, {}))
+    rules: PayloadRules = field(default_factory=PayloadRules)
+    platforms: dict[str, str] = field(default_factory=dict)  # committed rows of reporting.clouds, which never change
+
+
+_memories: WeakKeyDictionary[Connection, _Memory] = WeakKeyDictionary()
 
 
 class Ingest:
-    """The door for events into the reporting database. One instance per connection, used by one thread at a time."""
+    """The door for events into the reporting database, used by one thread at a time.
+
+    What it remembers belongs to the connection: a door for each request costs nothing.
+    """
 
     def __init__(
-        self, connection: Connection, *, clock: Callable[[], datetime], clock_skew: timedelta, actor: str
+        self,
+        connection: Connection,
+        *,
+        clock: Callable[[], datetime],
+        clock_skew: timedelta,
+        actor: str,
+        scope: Scope | None = None,
     ) -> None:
         """Take events over ``connection`` (in autocommit) on behalf of ``actor``, whom the audit log names.
 
-        ``clock`` tells the present, and an event may be stamped up to ``clock_skew`` after it.
+        ``clock`` tells the present, and an event may be stamped up to ``clock_skew`` after it. With a ``scope``, what
+        comes under the name of another cloud is rejected as ``forbidden`` and audited, and leaves no dead letter.
         """
         self._connection = connection
         self._clock = clock
         self._clock_skew = clock_skew
         self._actor = actor
-        self._registry = Registry(-1, {})
-        self._rules = PayloadRules()
-        self._platforms: dict[str, str] = {}  # committed rows of reporting.clouds, which never change
+        self._scope = scope
+        self._memory = _memories.setdefault(connection, _Memory())
 
-    def ingest(self, raws: Sequence[bytes]) -> list[Outcome]:
-        """Take the JSON texts of events and return one outcome per input, in the order of the inputs.
+    def ingest(self, inputs: Sequence[bytes | Element]) -> list[Outcome]:
+        """Take events, as JSON texts or read from them, and return one outcome per input, in the order of the inputs.
 
         Raises:
             Unavailable: if the database fails; what was committed by then is a duplicate when the batch comes again.
         """
-        return self._ingest(raws)
+        return self._ingest(inputs)
 
     def ingest_events(self, events: Sequence[Event | InvalidInputEvent]) -> list[Outcome]:
         """Take events that a mapper has made, and the inputs it could not map, which become dead letters.
@@ -127,37 +174,66 @@ class Ingest:
 
     def _ingest_chunk(self, inputs: Sequence[_Input]) -> list[Outcome]:
         registry = current_registry(self._connection)
-        if registry.version != self._registry.version:
-            self._registry, self._rules = registry, PayloadRules()
+        if registry.version != self._memory.registry.version:
+            self._memory.registry, self._memory.rules = registry, PayloadRules()
         latest = self._clock() + self._clock_skew
         return self._store([self._read(item, latest) for item in inputs])
 
     def _read(self, item: _Input, latest: datetime) -> _Read:
-        """Turn an input into an event that fits its type, or into the dead letter that says why it does not."""
+        """Turn an input into an event that fits its type, or into what says why it does not."""
         if isinstance(item, InvalidInputEvent):
-            return _unmapped(item)
+            return self._unreadable(item)
+        if isinstance(item, Event):
+            try:
+                element = decode_element(encode_event(item))
+            except InvalidEvent as error:
+                return self._unreadable(_unwritable(item, error))
+        else:
+            element = decode_element(item) if isinstance(item, bytes) else item
         try:
-            raw = item if isinstance(item, bytes) else encode_event(item)
+            event = element.event()
         except InvalidEvent as error:
-            return _unreadable(repr(item).encode("utf-8", "backslashreplace"), error)
-        try:
-            event = decode_event(raw)
-        except InvalidEvent as error:
-            return _unreadable(raw, error)
-        valid = _Valid(raw, NewEvent(event, content_hash(event), write_json(event.payload)))
+            return self._unreadable(_no_event(element, error))
+        if self._scope is not None and (event.platform, event.cloud) != self._scope:
+            return _foreign(event.platform, event.cloud, event.event_id, self._scope)
+        valid = _Valid(element.raw, NewEvent(event, content_hash(event), write_json(event.payload)))
         try:
             self._check(event, latest)
         except InvalidEvent as error:
             return _refused(valid, error.reason, error.detail)
         return valid
 
+    def _unreadable(self, item: InvalidInputEvent) -> _Read:
+        """Keep what is no event under the names that it claims, or under those of its sender's cloud."""
+        scope = self._scope
+        cloud, platform = item.cloud, item.platform
+        if scope is not None:
+            if cloud not in ("", scope.cloud):
+                return _foreign(platform, cloud, item.event_id, scope)
+            platform, cloud = scope
+        if len(item.raw) > MAX_KEPT_BYTES:
+            detail = f"{len(item.raw)} bytes, which were not kept; an event has at most {MAX_EVENT_BYTES}"
+            return Outcome("rejected", _claimed(item.event_id), "too_large", detail)
+        return _Dead(
+            DeadLetter(
+                cloud=_claimed(cloud),
+                event_id=_claimed(item.event_id),
+                content_hash=hashlib.sha256(item.raw).digest(),
+                reason=item.reason,
+                detail=_one_line(item.detail),
+                raw=item.raw,
+                platform=_claimed(platform),
+                resource_type=_claimed(item.resource_type),
+            )
+        )
+
     def _check(self, event: Event, latest: datetime) -> None:
-        resource_type = self._registry.get((event.platform, event.resource_type))
+        resource_type = self._memory.registry.get((event.platform, event.resource_type))
         if resource_type is None:
             name = f"{event.platform}.{event.resource_type}"
             raise InvalidEvent("unknown_resource_type", f"{name!r} is not in the registry; register it, then replay")
         transition = resource_type.transition(event.event_type)
-        self._rules.check(event, transition, resource_type)
+        self._memory.rules.check(event, transition, resource_type)
         if event.timestamp > latest:
             stamp, limit = format_instant(event.timestamp), format_instant(latest)
             raise InvalidEvent("clock_skew", f"stamped {stamp}, in the future: {limit} is the latest by our clock")
@@ -171,10 +247,10 @@ class Ingest:
             if len(items) > 1:
                 middle = len(items) // 2
                 return self._store(items[:middle]) + self._store(items[middle:])
-            if isinstance(items[0], DeadLetter):
+            if not isinstance(items[0], _Valid):
                 raise
             return self._store([_refused(items[0], "not_storable", str(error).splitlines()[0])])
-        self._platforms |= platforms
+        self._memory.platforms |= platforms
         return outcomes
 
     def _store_in_transaction(self, items: list[_Read]) -> tuple[list[Outcome], Mapping[str, str]]:
@@ -188,12 +264,15 @@ class Ingest:
         stored = store.store(self._connection, batch_id, list(first.values())) if first else 0
         before = self._stored_before(batch_id, items, () if stored == len(first) else first)
         projection.fold(
-            self._connection, self._registry, [new for identity, new in first.items() if identity not in before]
+            self._connection,
+            self._memory.registry,
+            [new for identity, new in first.items() if identity not in before],
         )
         judged = [_judge(item, first, before) for item in items]
-        rejected.add(self._connection, [item for item in judged if isinstance(item, DeadLetter)])
-        outcomes = [item if isinstance(item, Outcome) else _rejection(item) for item in judged]
+        rejected.add(self._connection, [item.letter for item in judged if isinstance(item, _Dead)])
+        outcomes = [_outcome(item) for item in judged]
         self._record(batch_id, outcomes)
+        self._record_foreign(batch_id, [item for item in judged if isinstance(item, _Foreign)])
         return outcomes, platforms
 
     def _platforms_of(self, items: Sequence[_Read]) -> Mapping[str, str]:
@@ -202,19 +281,21 @@ class Ingest:
         for item in items:
             if isinstance(item, _Valid):
                 told.setdefault(item.new.event.cloud, item.new.event.platform)
-        unseen = {cloud: told[cloud] for cloud in sorted(told.keys() - self._platforms.keys())}
+        known = self._memory.platforms
+        unseen = {cloud: told[cloud] for cloud in sorted(told.keys() - known.keys())}
         found = registry_store.platforms(self._connection, unseen) if unseen else {}
         if len(found) < len(unseen):
             missing = {cloud: platform for cloud, platform in unseen.items() if cloud not in found}
             registry_store.register_clouds(self._connection, missing)
             found = registry_store.platforms(self._connection, unseen)
-        return self._platforms | found
+        return known | found
 
     def _stored_before(
         self, batch_id: int, items: Sequence[_Read], identities: Iterable[Identity]
     ) -> dict[Identity, bytes]:
         """Return what was stored before this batch of some identities, and of all that are to be dead-lettered."""
-        asked = {*identities, *((item.cloud, item.event_id) for item in items if isinstance(item, DeadLetter))}
+        letters = (item.letter for item in items if isinstance(item, _Dead))
+        asked = {*identities, *((letter.cloud, letter.event_id) for letter in letters)}
         return store.known(self._connection, asked, but_batch=batch_id) if asked else {}
 
     def _record(self, batch_id: int, outcomes: Sequence[Outcome]) -> None:
@@ -223,6 +304,18 @@ class Ingest:
             store.announce(self._connection, batch_id)
         detail: dict[str, int] = {status: counts[status] for status in STATUSES}
         audit.record(self._connection, self._actor, "events.ingest", f"batch {batch_id}", detail)
+
+    def _record_foreign(self, batch_id: int, items: Sequence[_Foreign]) -> None:
+        if not items:
+            return
+        installations = Counter(_audited(item.installation) for item in items)
+        detail = {
+            "scope": self._scope._asdict() if self._scope else None,
+            "refused": len(items),
+            "installations": dict(installations.most_common(MAX_AUDITED_NAMES)),
+            "event_ids": [_audited(item.event_id) for item in items[:MAX_AUDITED_NAMES]],
+        }
+        audit.record(self._connection, self._actor, "events.refuse", f"batch {batch_id}", detail)
 
 
 def _on_its_platform(item: _Read, platforms: Mapping[str, str]) -> _Read:
@@ -235,28 +328,37 @@ def _on_its_platform(item: _Read, platforms: Mapping[str, str]) -> _Read:
     return item
 
 
-def _judge(item: _Read, first: Mapping[Identity, NewEvent], before: Mapping[Identity, bytes]) -> Outcome | DeadLetter:
+def _judge(item: _Read, first: Mapping[Identity, NewEvent], before: Mapping[Identity, bytes]) -> _Read:
     """Tell what became of an input: new, a duplicate, a conflict, or a dead letter (rule 1)."""
-    if isinstance(item, DeadLetter):
+    if isinstance(item, _Dead):
         # What was taken once is no news, even if the rules have changed since and would refuse it now.
-        if before.get((item.cloud, item.event_id)) == item.content_hash:
-            return Outcome("deduplicated", item.event_id)
+        letter = item.letter
+        if before.get((letter.cloud, letter.event_id)) == letter.content_hash:
+            return Outcome("deduplicated", letter.event_id, event=item.event)
+        return item
+    if not isinstance(item, _Valid):
         return item
     new, identity = item.new, item.identity
     if identity not in before and first[identity] is new:
-        return Outcome("accepted", new.event.event_id)
+        return Outcome("accepted", new.event.event_id, event=new.event)
     if new.content_hash == before.get(identity, first[identity].content_hash):
-        return Outcome("deduplicated", new.event.event_id)
+        return Outcome("deduplicated", new.event.event_id, event=new.event)
     return _refused(item, "event_id_conflict", f"{new.event.cloud!r} has sent this event_id with other content")
 
 
-def _rejection(letter: DeadLetter) -> Outcome:
-    return Outcome("rejected", letter.event_id, letter.reason, letter.detail)
+def _outcome(item: _Read) -> Outcome:
+    if isinstance(item, Outcome):
+        return item
+    if isinstance(item, _Foreign):
+        return Outcome("rejected", item.event_id, "forbidden", item.detail)
+    assert isinstance(item, _Dead)
+    letter = item.letter
+    return Outcome("rejected", letter.event_id, letter.reason, letter.detail, item.event)
 
 
-def _refused(item: _Valid, reason: str, detail: str) -> DeadLetter:
+def _refused(item: _Valid, reason: str, detail: str) -> _Dead:
     event = item.new.event
-    return DeadLetter(
+    letter = DeadLetter(
         cloud=event.cloud,
         event_id=event.event_id,
         content_hash=item.new.content_hash,
@@ -266,49 +368,43 @@ def _refused(item: _Valid, reason: str, detail: str) -> DeadLetter:
         platform=event.platform,
         resource_type=event.resource_type,
     )
+    return _Dead(letter, event)
 
 
-def _unreadable(raw: bytes, error: InvalidEvent) -> DeadLetter:
-    """Keep what is no event, under the names that it claims if it is at least JSON."""
-    try:
-        claims = decode_json(raw)
-    except InvalidEvent:
-        claims = {}
-    if not isinstance(claims, dict):
-        claims = {}
-    return DeadLetter(
-        cloud=_claimed(claims.get("cloud")),
-        event_id=_claimed(claims.get("event_id")),
-        content_hash=hashlib.sha256(raw).digest(),
-        reason=error.reason,
-        detail=_one_line(error.detail),
-        raw=raw,
-        platform=_claimed(claims.get("platform")),
-        resource_type=_claimed(claims.get("resource_type")),
+def _foreign(platform: str, cloud: str, event_id: str, scope: Scope) -> _Foreign:
+    installation = f"{platform}/{cloud}"
+    detail = f"this sender sends for {scope.platform}/{scope.cloud}, not for {installation}"
+    return _Foreign(installation, _claimed(event_id), _one_line(detail))
+
+
+def _no_event(element: Element, error: InvalidEvent) -> InvalidInputEvent:
+    """Tell of what is no event what it claims, if it is at least JSON."""
+    claims = element.value if isinstance(element.value, dict) else {}
+    cloud, event_id, platform, resource_type = (
+        value if isinstance(value := claims.get(name), str) else ""
+        for name in ("cloud", "event_id", "platform", "resource_type")
     )
+    return InvalidInputEvent(element.raw, error.reason, error.detail, cloud, event_id, platform, resource_type)
 
 
-def _unmapped(item: InvalidInputEvent) -> DeadLetter:
-    return DeadLetter(
-        cloud=_claimed(item.cloud),
-        event_id=_claimed(item.event_id),
-        content_hash=hashlib.sha256(item.raw).digest(),
-        reason=item.reason,
-        detail=_one_line(item.detail),
-        raw=item.raw,
-        platform=_claimed(item.platform),
-        resource_type=_claimed(item.resource_type),
-    )
+def _unwritable(event: Event, error: InvalidEvent) -> InvalidInputEvent:
+    raw = repr(event).encode("utf-8", "backslashreplace")
+    claims = (event.cloud, event.event_id, event.platform, event.resource_type)
+    return InvalidInputEvent(raw, error.reason, error.detail, *claims)
 
 
-def _claimed(value: Any) -> str:
+def _claimed(text: str) -> str:
     """Return a text that can be stored and found again, or nothing."""
-    if not isinstance(value, str) or "\0" in value:
+    if "\0" in text:
         return ""
     try:
-        return value if len(value.encode()) <= MAX_TEXT_BYTES else ""
+        return text if len(text.encode()) <= MAX_TEXT_BYTES else ""
     except UnicodeEncodeError:
         return ""
+
+
+def _audited(text: str) -> str:
+    return _one_line(text)[:MAX_AUDITED_TEXT]
 
 
 def _one_line(text: str) -> str:

@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import BinaryIO, TypeVar
 
 from tally.domain.errors import InvalidEvent, InvalidInput
-from tally.domain.event import MAX_EVENT_BYTES, Event
+from tally.domain.event import MAX_EVENT_BYTES, MAX_KEPT_BYTES, Event
 from tally.providers.openstack.notifications import map_notification, read_notifications
 from tally.services.ingest import EVENTS_PER_TRANSACTION, Ingest, InvalidInputEvent, Outcome
 
 EXAMPLES_PER_REASON = 3
-MAX_LINE_BYTES = 8 * 1024 * 1024  # longer ones are not even dead letters
+MAX_LINE_BYTES = MAX_KEPT_BYTES
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 _Item = TypeVar("_Item")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -8,6 +8,7 @@ from typing import Any
 import simplejson
 
 from tally.domain.instants import parse_instant
+from tally.domain.principal import Scope
 from tally.services.ingest import Ingest, Outcome
 from tally.store.database import Connection
 
@@ -46,9 +47,9 @@ def volume(event_id: str, when: str, event_type: str, size_gb: int, **fields: An
     return event(event_id, when, event_type, payload={"size": {"size_gb": size_gb}}, **fields)
 
 
-def door(reporting: Connection, now: datetime = NOW) -> Ingest:
+def door(reporting: Connection, now: datetime = NOW, scope: Scope | None = None) -> Ingest:
     """The ingest service with a clock that stands still."""
-    return Ingest(reporting, clock=lambda: now, clock_skew=timedelta(minutes=5), actor="test")
+    return Ingest(reporting, clock=lambda: now, clock_skew=timedelta(minutes=5), actor="test", scope=scope)
 
 
 def raw(sent: Mapping[str, Any]) -> bytes:
