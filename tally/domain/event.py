@@ -141,8 +141,8 @@ def split_batch(body: bytes, *, limit: int) -> Batch:
 def _element_at(text: str, begin: int) -> tuple[Element, int]:
     """Return the element that begins there, and where it ends."""
     try:
-        value, end = _DECODER.scan_once(text, begin)
-    except (ValueError, StopIteration, RecursionError, InvalidEvent):
+        value, end = _DECODER.raw_decode(text, begin)
+    except (ValueError, RecursionError, InvalidEvent):
         end = _end_of_element(text, begin)
         return decode_element(text[begin:end].encode()), end
     raw = text[begin:end].encode()
@@ -156,9 +156,7 @@ def _end_of_element(text: str, begin: int) -> int:
         InvalidInput: if it is not even JSON, so that nobody can tell where it ends.
     """
     try:
-        return int(_SKIPPER.scan_once(text, begin)[1])
-    except StopIteration as stop:
-        raise InvalidInput(f"the body is not JSON: expecting a value at character {stop.value}") from None
+        return _SKIPPER.raw_decode(text, begin)[1]
     except ValueError as error:
         raise InvalidInput(f"the body is not JSON: {str(error)[:200]}") from None
     except RecursionError:

@@ -5,22 +5,19 @@ rest of a payload is nobody's business, and a JSON null says the same as an abse
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, cast
 
-from jsonschema import Draft202012Validator, TypeChecker
-from jsonschema.exceptions import ValidationError
 from jsonschema.exceptions import best_match as most_telling
 from jsonschema.protocols import Validator
-from jsonschema.validators import extend
-from referencing import Registry as References
 from referencing.exceptions import Unresolvable
 
 from tally.domain.errors import InvalidEvent
 from tally.domain.event import MAX_TEXT_BYTES, Event, canonical_json
 from tally.domain.resource_type import RESERVED_METRICS, Effect, ResourceType, Transition
+from tally.services.size_schema import validator_of
 
 # What exact rating can carry through all its products (rule 23); no real quantity comes near.
 MAX_QUANTITY = 10**15
@@ -77,8 +74,7 @@ class PayloadRules:
     def _validator(self, resource_type: ResourceType) -> Validator:
         validator = self._validators.get(resource_type.version)
         if validator is None:
-            # Without a way to retrieve them, references to other documents fail instead of going to the network.
-            validator = _Draft202012WithDecimals(resource_type.size, registry=References())
+            validator = validator_of(resource_type.size)
             self._validators[resource_type.version] = validator
         return validator
 
@@ -158,29 +154,3 @@ def _schema_fault(validator: Validator, size: Mapping[str, Any]) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
-
-
-def _is_integer(value: Any) -> bool:
-    return _is_number(value) and value == int(value)
-
-
-def _type_checker() -> TypeChecker:
-    checker: TypeChecker = Draft202012Validator.TYPE_CHECKER
-    return checker.redefine("number", lambda _, value: _is_number(value)).redefine(
-        "integer", lambda _, value: _is_integer(value)
-    )
-
-
-def _exact_multiple(_: Validator, step: int | Decimal, value: Any, __: Mapping[str, Any]) -> Iterator[ValidationError]:
-    """Judge multipleOf without a quotient, which decimals would round."""
-    if not _is_number(value):
-        return
-    numerator, denominator = Decimal(value).as_integer_ratio()
-    step_numerator, step_denominator = Decimal(step).as_integer_ratio()
-    if numerator * step_denominator % (step_numerator * denominator):
-        yield ValidationError(f"{value} is not a multiple of {step}")
-
-
-_Draft202012WithDecimals: type[Validator] = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator, validators={"multipleOf": _exact_multiple}, type_checker=_type_checker()
-)
