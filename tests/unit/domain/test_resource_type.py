@@ -28,6 +28,14 @@ def test_a_lifecycle_says_what_an_event_type_does() -> None:
     assert read().transition("volume.delete.end") == Transition(Effect.DELETE)
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """A schema within a schema."""
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"not": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     "event_type", ["volume.create", "volume.create.end.", "VOLUME.CREATE.END", "snapshot.delete.end"]
 )
@@ -58,12 +66,35 @@ def test_the_synthetic_types_are_known_everywhere(effect: str) -> None:
         ({"size": {"properties": {"minutes": {}}}}, "minutes"),
         ({"size": {"properties": {"count": {}}}}, "count"),
         ({"size": {"properties": {"egress_gb": {}}}}, "egress_gb"),
+        ({"size": {"properties": 5}}, "size/properties"),
+        ({"size": {"description": "x" * 70_000}}, "65536"),
+        ({"size": {"description": "\0"}}, "NUL"),
+        ({"size": {"maximum": 10**101}}, "1e100"),
+        ({"size": nested(40)}, "nested deeper"),
+        ({"lifecycle": {"a": {"effect": "create", "sate": "x"}}}, "sate"),
+        ({"lifecycle": {"a": {"effect": "create", "state": "x" * 513}}}, "state"),
+        ({"lifecycle": {"a": ["create"]}}, "lifecycle of a"),
+        ({"lifecycle": {"": "create"}}, "lifecycle"),
+        ({"lifecycle": {"x" * 513: "create"}}, "lifecycle"),
+        ({"normal_states": [[]]}, "normal_states"),
+        ({"normal_states": [""]}, "normal_states"),
+        ({"descriptive": [5]}, "descriptive"),
+        ({"counters": [{}]}, "counters"),
+        ({"counters": ["minutes"]}, "counters.*minutes"),
     ],
 )
 def test_a_faulty_definition_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
     """Rule 6: a size may not hold minutes, count or a counter; everything else has its place."""
     with pytest.raises(InvalidInput, match=f"openstack.volume.*{named}"):
         read(**changes)
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "-a", "a b", "ä", "x" * 64, "a\n"])
+def test_a_name_can_stand_in_prices_and_paths(name: str) -> None:
+    """Prices write platform.resource_type: neither part may hold a dot."""
+    for platform, resource_type in ((name, "volume"), ("openstack", name)):
+        with pytest.raises(InvalidInput, match="name of a"):
+            ResourceType.from_definition(platform, resource_type, 1, DEFINITION)
 
 
 def test_the_hash_is_of_the_content() -> None:
