@@ -5,11 +5,14 @@ and a test holds the two together. Nothing else in Tally reads TALLY_* from the 
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 import psycopg
 from platformdirs import user_data_dir
@@ -17,6 +20,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tally.domain.errors import InvalidInput
 from tally.domain.period import check_zone
+
+Network = IPv4Network | IPv6Network
 
 
 class Setting(NamedTuple):
@@ -37,6 +42,23 @@ SETTINGS = (
     Setting("TALLY_GRACE_HOURS", "72", "Hours after the end of a period before it can be finalized"),
     Setting("TALLY_CLOCK_SKEW_SECONDS", "300", "How far in the future an event may be stamped"),
     Setting("TALLY_WEB_PORT", "3000", "Port of the Dagster webserver on the loopback interface"),
+    Setting("TALLY_OIDC_ISSUER", "", "URL of the OIDC issuer whose JWTs the API takes, as in their claim iss; "
+            "empty: none"),
+    Setting("TALLY_OIDC_AUDIENCE", "", "What their claim aud has to hold; needed with an issuer"),
+    Setting("TALLY_OIDC_JWKS_URL", "", "URL of the issuer's keys; empty: by discovery"),
+    Setting("TALLY_OIDC_ALGORITHMS", "RS256,ES256", "Signatures that are taken, separated by commas; asymmetric only"),
+    Setting("TALLY_OIDC_ROLE_CLAIM", "tally_role", "Claim that holds the role of a caller"),
+    Setting("TALLY_OIDC_PROJECTS_CLAIM", "tally_projects", "Claim that lists the projects of a consumer"),
+    Setting("TALLY_TRUSTED_PROXIES", "", "Networks of the proxies that verify client certificates, such as "
+            "10.0.0.0/24,::1/128; empty: none"),
+    Setting("TALLY_CERTIFICATE_HEADER", "X-Client-Certificate-Subject", "Header in which they pass the subject of a "
+            "certificate"),
+    Setting("TALLY_API_PORT", "8080", "Port of the Reporting API"),
+    Setting("TALLY_API_WORKERS", "2", "Processes of the Reporting API"),
+    Setting("TALLY_API_CONNECTIONS", "8", "Connections that each process of the API opens to a database, at most"),
+    Setting("TALLY_API_MAX_BODY_BYTES", "16777216", "Longest body of a request to the API"),
+    Setting("TALLY_API_MAX_BATCH_EVENTS", "10000", "Most events in one request"),
+    Setting("TALLY_UNHEALTHY_SECONDS", "600", "How long the API may be unhealthy before /healthz fails"),
 )
 
 
@@ -52,6 +74,20 @@ class Settings:
     grace: timedelta = timedelta(hours=72)
     clock_skew: timedelta = timedelta(seconds=300)
     web_port: int = 3000
+    api_port: int = 8080
+    api_workers: int = 2
+    api_connections: int = 8
+    api_max_body_bytes: int = 16 * 1024 * 1024
+    api_max_batch_events: int = 10_000
+    unhealthy_after: timedelta = timedelta(seconds=600)
+    oidc_issuer: str = ""
+    oidc_audience: str = ""
+    oidc_jwks_url: str = ""
+    oidc_algorithms: tuple[str, ...] = ("RS256", "ES256")
+    oidc_role_claim: str = "tally_role"
+    oidc_projects_claim: str = "tally_projects"
+    trusted_proxies: tuple[Network, ...] = ()
+    certificate_header: str = "X-Client-Certificate-Subject"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -83,7 +119,23 @@ class Settings:
             "grace": read("TALLY_GRACE_HOURS", lambda text: timedelta(hours=_count(text, HOURS_IN_TEN_YEARS))),
             "clock_skew": read("TALLY_CLOCK_SKEW_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
             "web_port": read("TALLY_WEB_PORT", lambda text: _count(text, LAST_PORT)),
+            "oidc_issuer": read("TALLY_OIDC_ISSUER", _web_url),
+            "oidc_audience": read("TALLY_OIDC_AUDIENCE", str),
+            "oidc_jwks_url": read("TALLY_OIDC_JWKS_URL", _web_url),
+            "oidc_algorithms": read("TALLY_OIDC_ALGORITHMS", _algorithms),
+            "oidc_role_claim": read("TALLY_OIDC_ROLE_CLAIM", str),
+            "oidc_projects_claim": read("TALLY_OIDC_PROJECTS_CLAIM", str),
+            "trusted_proxies": read("TALLY_TRUSTED_PROXIES", _networks),
+            "certificate_header": read("TALLY_CERTIFICATE_HEADER", _header),
+            "api_port": read("TALLY_API_PORT", lambda text: _count(text, LAST_PORT)),
+            "api_workers": read("TALLY_API_WORKERS", lambda text: _count(text, 64, least=1)),
+            "api_connections": read("TALLY_API_CONNECTIONS", lambda text: _count(text, 100, least=1)),
+            "api_max_body_bytes": read("TALLY_API_MAX_BODY_BYTES", lambda text: _count(text, A_GIBIBYTE, least=1024)),
+            "api_max_batch_events": read("TALLY_API_MAX_BATCH_EVENTS", lambda text: _count(text, 100_000, least=1)),
+            "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
         }
+        if bool(values["oidc_issuer"]) != bool(values["oidc_audience"]):
+            faults.append("TALLY_OIDC_ISSUER and TALLY_OIDC_AUDIENCE come together")
         if faults:
             raise InvalidInput("settings: " + "; ".join(faults))
         return cls(**values)
@@ -93,6 +145,11 @@ class Settings:
 HOURS_IN_TEN_YEARS = 87_600
 A_DAY = 86_400  # in seconds
 LAST_PORT = 65_535
+A_GIBIBYTE = 2**30
+
+# With a symmetric algorithm, or none, whoever knows the public key could sign.
+ASYMMETRIC = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
+_FIELD_NAME = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 
 # Set by Tally for its own subprocesses and by its tests; not settings of an installation.
 INTERNAL = frozenset({"TALLY_TEST_SERVER_URL", "TALLY_SHARED"})
@@ -129,8 +186,53 @@ def _url(text: str) -> str:
     return text
 
 
-def _count(text: str, most: int) -> int:
+def _count(text: str, most: int, least: int = 0) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) else -1
-    if not 0 <= number <= most:
-        raise ValueError(f"not a whole number from 0 to {most}")
+    if not least <= number <= most:
+        raise ValueError(f"not a whole number from {least} to {most}")
     return number
+
+
+def _web_url(text: str) -> str:
+    """Accept an https URL, or http on the machine itself: keys that travel in the open can be exchanged."""
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:  # a port that is no number, brackets that do not close
+        raise ValueError("not a URL such as https://id.example.com/realms/main") from None
+    if not host or parts.username or parts.query or parts.fragment or not text.isprintable() or " " in text:
+        raise ValueError("not a URL such as https://id.example.com/realms/main")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
+        raise ValueError("it has to begin with https://; http:// is for the machine itself alone")
+    return text
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is always the machine itself."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _algorithms(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in names if name not in ASYMMETRIC]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(sorted(ASYMMETRIC))}")
+    return names
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    networks = tuple(ip_network(part.strip()) for part in text.split(",")) if text.strip() else ()
+    if any(network.prefixlen == 0 for network in networks):
+        raise ValueError("a network of all addresses would believe everybody; name those of the proxies")
+    return networks
+
+
+def _header(text: str) -> str:
+    if not _FIELD_NAME.fullmatch(text) or text.lower() == "authorization":
+        raise ValueError("not a name of a header of its own: letters, digits and dashes")
+    return text

@@ -1,6 +1,7 @@
 """Settings are read once, with all faults told together, and passwords kept out of sight."""
 
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def test_every_setting_is_read() -> None:
             "TALLY_GRACE_HOURS": "0",
             "TALLY_CLOCK_SKEW_SECONDS": "60",
             "TALLY_WEB_PORT": "8080",
+            "TALLY_OIDC_ISSUER": "https://id.example.com/realms/main",
+            "TALLY_OIDC_AUDIENCE": "tally",
+            "TALLY_OIDC_JWKS_URL": "https://id.example.com/keys",
+            "TALLY_OIDC_ALGORITHMS": "PS256, EdDSA",
+            "TALLY_OIDC_ROLE_CLAIM": "https://example.com/role",
+            "TALLY_OIDC_PROJECTS_CLAIM": "projects",
+            "TALLY_TRUSTED_PROXIES": "10.0.0.0/24, ::1",
+            "TALLY_CERTIFICATE_HEADER": "X-Subject",
         }
     )
     assert settings == Settings(
@@ -42,6 +51,14 @@ def test_every_setting_is_read() -> None:
         timedelta(0),
         timedelta(seconds=60),
         8080,
+        oidc_issuer="https://id.example.com/realms/main",
+        oidc_audience="tally",
+        oidc_jwks_url="https://id.example.com/keys",
+        oidc_algorithms=("PS256", "EdDSA"),
+        oidc_role_claim="https://example.com/role",
+        oidc_projects_claim="projects",
+        trusted_proxies=(ip_network("10.0.0.0/24"), ip_network("::1/128")),
+        certificate_header="X-Subject",
     )
     assert len(SETTINGS) == len(Settings.__dataclass_fields__)
 
@@ -119,3 +136,64 @@ def test_a_home_of_nobody_is_a_fault() -> None:
     """The shell would not have expanded it either."""
     with pytest.raises(InvalidInput, match="TALLY_HOME="):
         Settings.from_environment({"TALLY_HOME": "~no-such-user/tally"})
+
+
+@pytest.mark.parametrize("name", ["TALLY_OIDC_ISSUER", "TALLY_OIDC_JWKS_URL"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://id.example.com",
+        "http://127.0.0.1.example.com",
+        "http://localhost.example.com",
+        "http://10.0.0.1",
+        "file:///etc/passwd",
+        "https://",
+        "https://user:hunter2@id.example.com",
+        "https://id.example.com/?a=b",
+        "https://id.example.com/#a",
+        "https://id.example.com:port",
+        "https://[::1",
+        "https://id.example.com/ a",
+        "id.example.com",
+    ],
+)
+def test_keys_do_not_travel_in_the_open(name: str, url: str) -> None:
+    """Whoever could exchange the keys of the issuer could be anybody."""
+    with pytest.raises(InvalidInput, match=f"{name}="):
+        Settings.from_environment({name: url, "TALLY_OIDC_AUDIENCE": "tally"})
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1:8080", "127.8.8.8", "[::1]:8080"])
+def test_an_issuer_of_the_machine_itself_may_speak_http(host: str) -> None:
+    """For development."""
+    url = f"http://{host}/realms/main"
+    settings = Settings.from_environment({"TALLY_OIDC_ISSUER": url, "TALLY_OIDC_AUDIENCE": "tally"})
+    assert settings.oidc_issuer == url
+
+
+@pytest.mark.parametrize("names", ["none", "HS256", "RS256,HS256", "RS256,", "rs256", "RS256;ES256"])
+def test_signatures_are_asymmetric(names: str) -> None:
+    """With another one, the public key would sign."""
+    with pytest.raises(InvalidInput, match="TALLY_OIDC_ALGORITHMS="):
+        Settings.from_environment({"TALLY_OIDC_ALGORITHMS": names})
+
+
+@pytest.mark.parametrize("given", ["TALLY_OIDC_ISSUER", "TALLY_OIDC_AUDIENCE"])
+def test_an_issuer_needs_an_audience(given: str) -> None:
+    """Without one, a token that was made for another service would do here."""
+    with pytest.raises(InvalidInput, match="TALLY_OIDC_ISSUER and TALLY_OIDC_AUDIENCE come together"):
+        Settings.from_environment({given: "https://id.example.com"})
+
+
+@pytest.mark.parametrize("networks", ["0.0.0.0/0", "::/0", "10.0.0.1/24", "proxy", "10.0.0.0/24,", "10.0.0.0-10.0.0.9"])
+def test_proxies_are_named_by_their_networks(networks: str) -> None:
+    """Not all addresses, no names, no host bits that are a slip."""
+    with pytest.raises(InvalidInput, match="TALLY_TRUSTED_PROXIES="):
+        Settings.from_environment({"TALLY_TRUSTED_PROXIES": networks})
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X Subject", "X-Subject:", "X_Subject", "\u00e4"])
+def test_a_header_has_a_name_of_its_own(name: str) -> None:
+    """With an underscore some proxies would drop or confuse it."""
+    with pytest.raises(InvalidInput, match="TALLY_CERTIFICATE_HEADER="):
+        Settings.from_environment({"TALLY_CERTIFICATE_HEADER": name})
