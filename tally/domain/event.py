@@ -255,9 +255,12 @@ def encode_event(event: Event) -> bytes:
 
 
 def content_hash(event: Event) -> bytes:
-    """Hash every field by value: 1 equals 1.0, and one instant is the same in every zone (rule 1)."""
+    """Hash every field by value: 1 equals 1.0, and one instant is the same in every zone (rule 1).
+
+    The id of a synthetic event says what was observed: seen again at another instant, it is the same (rule 9).
+    """
     fields = [
-        format_instant(event.timestamp),
+        None if event.synthetic else format_instant(event.timestamp),
         event.event_type,
         event.platform,
         event.resource_type,

@@ -225,6 +225,15 @@ def test_every_field_counts_as_content(name: str) -> None:
     assert content_hash(decode_event(text(**{name: other}))) != content_hash(decode_event(text()))
 
 
+def test_a_synthetic_event_is_the_same_at_another_instant() -> None:
+    """Rule 9: what reconciliation observes again is a duplicate whatever its timestamp; anything else is a conflict."""
+    seen = decode_event(text(source="reconciliation", timestamp="2026-03-20T10:00:00Z"))
+    again = decode_event(text(source="reconciliation", timestamp="2026-03-20T10:10:00Z"))
+    other = decode_event(text(source="reconciliation", timestamp="2026-03-20T10:10:00Z", project_id="other"))
+    assert content_hash(again) == content_hash(seen)
+    assert content_hash(other) != content_hash(seen)
+
+
 @given(histories())
 def test_respelled_events_are_the_same_events(history: list[Record]) -> None:
     """Rule 1: another zone, other zeros, another order of keys change nothing."""
