@@ -37,7 +37,7 @@ from tally.store.reporting import audit, rejected
 from tally.store.reporting import events as store
 from tally.store.reporting import registry as registry_store
 from tally.store.reporting.events import Identity, NewEvent
-from tally.store.reporting.rejected import DeadLetter
+from tally.store.reporting.rejected import TALLY_FORMAT, DeadLetter
 
 EVENTS_PER_TRANSACTION = 1000
 MAX_DETAIL = 500
@@ -75,6 +75,7 @@ class InvalidInputEvent:
     event_id: str = ""
     platform: str = ""
     resource_type: str = ""
+    format: str = TALLY_FORMAT
 
 
 class _Valid(NamedTuple):
@@ -224,6 +225,7 @@ class Ingest:
                 raw=item.raw,
                 platform=_claimed(platform),
                 resource_type=_claimed(item.resource_type),
+                format=item.format,
             )
         )
 
