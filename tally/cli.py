@@ -9,23 +9,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
 from tally import __version__, tables, terminal
 from tally.domain.errors import Refused
-from tally.domain.instants import parse_instant
+from tally.domain.instants import format_instant, parse_instant
 from tally.domain.period import BillingPeriod
 from tally.services import bills as bill_service
+from tally.services import clouds as cloud_service
 from tally.services import finalize as finalize_service
 from tally.services import installation, orchestrator
 from tally.services import projects as project_service
+from tally.services import relations as relation_service
 from tally.services import runs as run_service
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
 from tally.services.ingest import Ingest
 from tally.services.ingest_files import Format, Summary, ingest_stream
+from tally.services.late import finalized_periods
 from tally.settings import Settings
 from tally.store.database import Connection, connected
 
@@ -37,9 +41,12 @@ app = typer.Typer(
 )
 project_app = typer.Typer(help="Register projects and say how they relate: who pays for whom.", no_args_is_help=False)
 app.add_typer(project_app, name="project")
+cloud_app = typer.Typer(help="Register the installations of platforms.", no_args_is_help=False)
+app.add_typer(cloud_app, name="cloud")
 
 Period = Annotated[str, typer.Argument(metavar="PERIOD", help="A month such as 2026-03.", show_default=False)]
 Metadata = Annotated[str, typer.Option(help='A JSON object, such as \'{"cost_centre": "4711"}\'.', metavar="JSON")]
+Reason = Annotated[str, typer.Option(help="Why, if a finalized month is concerned; it is recorded with your name.")]
 
 
 def main() -> None:
@@ -251,7 +258,9 @@ def project_root(context: typer.Context) -> None:
 )
 def project_create(
     project: Annotated[str, typer.Argument(metavar="CLOUD/PROJECT", help="The cloud, and the project's id in it.")],
-    platform: Annotated[str, typer.Option(help="openstack, hetzner, stackit, ionos, gardener or harbor.")],
+    platform: Annotated[
+        str, typer.Option(help="openstack, hetzner, stackit, ionos, gardener or harbor; meta for a group of projects.")
+    ],
     name: Annotated[str, typer.Option(help="What people call it.")] = "",
     metadata: Metadata = "{}",
 ) -> None:
@@ -290,31 +299,69 @@ def project_relate(
         str, typer.Option("--to", metavar="INSTANT", help="When it ends (exclusive); open if absent.")
     ] = "",
     metadata: Metadata = "{}",
+    reason: Reason = "",
 ) -> None:
     """Relate two projects, each written cloud/project. The same relation again changes nothing."""
     begin, end = parse_instant(valid_from), parse_instant(valid_to) if valid_to else None
     values = terminal.json_object(metadata)
-    with _reporting() as (settings, reporting):
-        relation = project_service.relate(
-            reporting,
-            source,
-            target,
-            relation_type,
-            begin,
-            end,
-            values,
-            terminal.actor(),
-            zone=settings.zone,
-        )
-    terminal.out().print(f"{source} {relation.type} {target} {relation.id}")
+    with _relating(reason) as (reporting, change):
+        written = relation_service.relate(reporting, source, target, relation_type, begin, end, values, change)
+    terminal.out().print(f"{source} {written.relation.type} {target} {written.relation.id}")
+
+
+@project_app.command(
+    "close", epilog="Example:  tally project close 0b6c1f0e-5c58-4bb1-9bd0-6f0e7d0c4f11 --to 2026-04-01T00:00:00Z"
+)
+def project_close(
+    relation: Annotated[UUID, typer.Argument(metavar="RELATION", help="The id of the relation: tally project list.")],
+    valid_to: Annotated[
+        str, typer.Option("--to", metavar="INSTANT", help="When it ends (exclusive); now if absent.")
+    ] = "",
+    reason: Reason = "",
+) -> None:
+    """End a relation. It is kept, and still counts for every month that it was valid in.
+
+    One that ends where it begins never counts.
+    """
+    end = parse_instant(valid_to) if valid_to else None
+    with _relating(reason) as (reporting, change):
+        closed = relation_service.close_relation(reporting, relation, end, change).relation
+    assert closed.valid_to is not None
+    terminal.out().print(f"{closed.id} ends at {format_instant(closed.valid_to)}")
 
 
 @project_app.command("list")
 def project_list() -> None:
     """List the projects and the relations between them."""
     with _reporting() as (_, reporting):
-        projects, relations = project_service.list_projects(reporting), project_service.list_relations(reporting)
+        projects, relations = project_service.list_projects(reporting), relation_service.list_relations(reporting)
     tables.projects(terminal.out(), projects, relations)
+
+
+@cloud_app.callback(invoke_without_command=True)
+def cloud_root(context: typer.Context) -> None:
+    """Show the help where no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@cloud_app.command("register", epilog="Example:  tally cloud register openstack os-prod-eu1")
+def cloud_register(
+    platform: Annotated[str, typer.Argument(metavar="PLATFORM", help="The platform that it is an installation of.")],
+    cloud: Annotated[str, typer.Argument(metavar="CLOUD", help="Its name in events and projects, without a slash.")],
+) -> None:
+    """Register a cloud. It belongs to its platform for ever; the same again changes nothing."""
+    with _reporting() as (_, reporting):
+        row, created = cloud_service.register_cloud(reporting, platform, cloud, terminal.actor())
+    terminal.out().print(f"{row.cloud} {'is registered' if created else 'was registered'}", markup=False)
+
+
+@cloud_app.command("list")
+def cloud_list() -> None:
+    """List the clouds and their platforms."""
+    with _reporting() as (_, reporting):
+        tables.clouds(terminal.out(), cloud_service.list_clouds(reporting))
 
 
 def _month(text: str) -> tuple[Settings, BillingPeriod]:
@@ -327,6 +374,17 @@ def _reporting() -> Iterator[tuple[Settings, Connection]]:
     settings = Settings.from_environment()
     with installation.running(settings) as databases, connected(databases.reporting_url) as reporting:
         yield settings, reporting
+
+
+@contextmanager
+def _relating(reason: str) -> Iterator[tuple[Connection, relation_service.Change]]:
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases:
+        with connected(databases.metering_url) as metering:
+            finalized = finalized_periods(metering)
+        change = relation_service.Change(terminal.actor(), terminal.now(), finalized, settings.zone, reason or None)
+        with connected(databases.reporting_url) as reporting:
+            yield reporting, change
 
 
 def _job(settings: Settings, databases: installation.Databases, job: str, month: BillingPeriod) -> None:

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from tally.domain.graph import Relation
 from tally.domain.instants import format_instant
+from tally.domain.project import Project
 from tally.domain.run import Finding, Run
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
-from tally.services.projects import Project
 from tally.services.runs import PeriodRow
 from tally.store.metering.bills import BillRow
+from tally.store.reporting.clouds import CloudRow
 
 _WIDEST = 10_000
 
@@ -112,6 +113,14 @@ def projects(console: Console, rows: Sequence[Project], relations: Sequence[Rela
         validity = _instant(relation.valid_from), _instant(relation.valid_to)
         ends = addresses[relation.source], relation.type, addresses[relation.target]
         _add(table, *ends, *validity, str(relation.id))
+    _print(console, table)
+
+
+def clouds(console: Console, rows: Sequence[CloudRow]) -> None:
+    """Clouds with their platforms."""
+    table = _table("Cloud", "Platform", "Registered")
+    for row in rows:
+        _add(table, row.cloud, row.platform, _instant(row.created_at))
     _print(console, table)
 
 

@@ -40,7 +40,10 @@ RELATION_TYPES: Mapping[str, Purpose] = {
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One version of a directed relation; ``valid_to`` is exclusive, None means that it is open."""
+    """One version of a directed relation; ``valid_to`` is exclusive, None means that it is open.
+
+    One that ends where it begins is annulled: it never counts.
+    """
 
     id: UUID
     version: int
@@ -50,6 +53,7 @@ class Relation:
     valid_from: datetime
     valid_to: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    reason: str | None = None   # why this version was written; needed where it touches a finalized period
 
     @property
     def attributes(self) -> bool:
@@ -58,9 +62,7 @@ class Relation:
 
     def intersects(self, start: datetime, end: datetime) -> bool:
         """Whether it is valid at any instant of [start, end)."""
-        if self.valid_to is None:
-            return self.valid_from < end
-        return max(self.valid_from, start) < min(self.valid_to, end)
+        return max(self.valid_from, start) < (end if self.valid_to is None else min(self.valid_to, end))
 
 
 @dataclass(frozen=True, slots=True)

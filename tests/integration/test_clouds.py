@@ -1,0 +1,45 @@
+"""Clouds: registered once, for one platform for ever (rule 1)."""
+
+import pytest
+
+from tally.domain.errors import InvalidInput, Refused
+from tally.services.clouds import list_clouds, register_cloud
+from tally.store.database import Connection
+
+
+def test_a_cloud_is_registered_once_and_audited_once(reporting: Connection) -> None:
+    """The same again changes nothing, and says so."""
+    cloud, created = register_cloud(reporting, "openstack", "os-prod-eu1", "ann")
+    assert (cloud.cloud, cloud.platform, created) == ("os-prod-eu1", "openstack", True)
+    assert register_cloud(reporting, "openstack", "os-prod-eu1", "ann") == (cloud, False)
+    rows = reporting.execute(
+        "select actor, subject, detail from reporting.audit_log where action = 'cloud.register'"
+    ).fetchall()
+    assert rows == [("ann", "os-prod-eu1", {"platform": "openstack"})]
+
+
+def test_a_cloud_of_another_platform_is_refused(reporting: Connection) -> None:
+    """Its events would be turned away from then on."""
+    register_cloud(reporting, "openstack", "c", "ann")
+    with pytest.raises(Refused, match="it belongs to the platform openstack, not to hetzner"):
+        register_cloud(reporting, "hetzner", "c", "ann")
+    with pytest.raises(InvalidInput, match="'openstak' is not a platform"):
+        register_cloud(reporting, "openstak", "d", "ann")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\nb", "a\x7fb", "a\u200bb", "\ud800", "x" * 513])
+def test_a_name_can_be_read_and_written_in_an_address(reporting: Connection, name: str) -> None:
+    """No slash, nothing invisible."""
+    with pytest.raises(InvalidInput, match="cloud"):
+        register_cloud(reporting, "openstack", name, "ann")
+    assert list_clouds(reporting) == []
+
+
+def test_clouds_are_listed_by_name_page_by_page(reporting: Connection) -> None:
+    """Names are compared byte by byte, and a platform narrows the list."""
+    for platform, cloud in (("openstack", "b"), ("hetzner", "a"), ("openstack", "B")):
+        register_cloud(reporting, platform, cloud, "ann")
+    assert [row.cloud for row in list_clouds(reporting)] == ["B", "a", "b"]
+    assert [row.cloud for row in list_clouds(reporting, limit=2)] == ["B", "a"]
+    assert [row.cloud for row in list_clouds(reporting, after="a", limit=2)] == ["b"]
+    assert [row.cloud for row in list_clouds(reporting, platform="openstack")] == ["B", "b"]
