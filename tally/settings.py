@@ -152,7 +152,7 @@ ASYMMETRIC = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "E
 _FIELD_NAME = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 
 # Set by Tally for its own subprocesses and by its tests; not settings of an installation.
-INTERNAL = frozenset({"TALLY_TEST_SERVER_URL", "TALLY_SHARED"})
+INTERNAL = frozenset({"TALLY_API_DEVELOPMENT", "TALLY_TEST_SERVER_URL", "TALLY_SHARED"})
 
 
 def _home(text: str) -> Path:

@@ -40,7 +40,7 @@ _REFUSED = {
 def validator_of(schema: Mapping[str, Any]) -> Validator:
     """Return what judges sizes by a schema; numbers of both are int or Decimal."""
     # Without a way to retrieve them, references to other documents fail instead of going to the network.
-    return _Draft202012WithDecimals(schema, registry=References())
+    return Draft202012WithDecimals(schema, registry=References())
 
 
 def check_schema(where: str, schema: Mapping[str, Any]) -> None:
@@ -203,7 +203,7 @@ def _unique_items(_: Validator, unique: Any, value: Any, __: Mapping[str, Any]) 
         yield ValidationError("it holds the same item twice")
 
 
-_Draft202012WithDecimals: type[Validator] = extend(  # type: ignore[no-untyped-call]
+Draft202012WithDecimals: type[Validator] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     validators={"multipleOf": _exact_multiple, "pattern": _linear_pattern, "uniqueItems": _unique_items},
     type_checker=_type_checker(),

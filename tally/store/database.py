@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_dumps, set_json_loads
+from psycopg_pool import ConnectionPool
 
 from tally.domain.errors import InvalidInput, Unavailable
 from tally.store.json_text import read_json, write_json
@@ -14,6 +15,8 @@ from tally.store.json_text import read_json, write_json
 Connection = psycopg.Connection[TupleRow]
 
 # Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3).
+POOL_TIMEOUT = 5  # seconds
+
 _SESSION = "-c timezone=UTC -c jit=off -c application_name=tally"
 
 
@@ -31,10 +34,14 @@ def connect(url: str, **options: Any) -> Connection:
         raise Unavailable(f"{describe(url)} does not answer: {reason}") from None
     except psycopg.ProgrammingError:  # whose text would tell the URL, and with it the password
         raise InvalidInput("the database URL cannot be read; write postgresql://user@host:5432/database") from None
-    # psycopg's own reading of JSON makes floats of decimals.
+    _configure(connection)
+    return connection
+
+
+def _configure(connection: Connection) -> None:
+    """Read and write JSON exactly: psycopg's own way makes floats of decimals."""
     set_json_loads(read_json, connection)
     set_json_dumps(write_json, connection)
-    return connection
 
 
 @contextmanager
@@ -45,6 +52,27 @@ def connected(url: str, **options: Any) -> Iterator[Connection]:
         yield connection
     finally:
         connection.close()
+
+
+@contextmanager
+def pool(url: str, size: int) -> Iterator[ConnectionPool[Connection]]:
+    """Open a pool of up to ``size`` connections for a block, for threads that each take one at a time.
+
+    A connection is tried before it is handed out, so that one that a restarted server has lost is replaced; while no
+    server answers, taking one raises psycopg_pool.PoolTimeout after a few seconds.
+    """
+    with ConnectionPool(
+        url,
+        kwargs={"autocommit": True, "options": _SESSION},
+        connection_class=Connection,
+        configure=_configure,
+        check=ConnectionPool.check_connection,
+        min_size=1,
+        max_size=size,
+        timeout=POOL_TIMEOUT,
+        open=False,
+    ) as connections:
+        yield connections
 
 
 def describe(url: str) -> str:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import close_to_sessions, fresh_database, temporary_home
+from tests.integration.api_server import Client, live_api
 from tests.integration.closing import SMALL_MONTH, House
 
 
@@ -43,3 +44,10 @@ def house(server_url: str, closed_templates: tuple[str, str]) -> Iterator[House]
     reporting, metering = closed_templates
     with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
         yield House(reporting_url, metering_url)
+
+
+@pytest.fixture
+def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
+    """A live API over fresh databases, without authentication; its clock stands at api_server.NOW."""
+    with live_api(reporting_url, metering_url) as client:
+        yield client

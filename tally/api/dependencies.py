@@ -1,0 +1,135 @@
+"""What handlers ask for: the caller, connections, the body. Declared as the types of their parameters."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from tally.api.contract import Operation, operations
+from tally.api.problems import Problem, forbidden, unauthenticated
+from tally.api.state import State, state_of
+from tally.domain.errors import InvalidEvent, InvalidInput
+from tally.domain.event import decode_json
+from tally.domain.principal import Principal, Role
+from tally.store.database import Connection
+
+
+def operation_of(request: Request) -> Operation:
+    """Return what the contract says of the operation that a request is for."""
+    return operations()[request.scope["route"].operation_id]
+
+
+def known_parameters(request: Request) -> None:
+    """Refuse query parameters that the contract does not know: a misspelt filter would show everything."""
+    operation = operation_of(request)
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if name not in operation.parameters:
+            expected = ", ".join(sorted(operation.parameters)) or "none"
+            raise InvalidInput(f"{name[:60]!r} is no parameter of this address; it takes {expected}")
+    if len(names) != len(set(names)):
+        raise InvalidInput("a parameter is given twice")
+
+
+def caller(request: Request) -> Principal:
+    """Return who calls, after asking the contract whether this caller may.
+
+    Raises:
+        Problem: 401 if the caller is not known, 403 if the operation is not for its role.
+    """
+    state, operation = state_of(request), operation_of(request)
+    peer = request.client.host if request.client else ""
+    principal = state.authenticator.authenticate(request.headers, peer, state.reporting.connection)
+    if principal is None:
+        raise unauthenticated("say who you are: Authorization: Bearer <token>")
+    if operation.roles is not None and principal.role not in operation.roles:
+        raise forbidden(f"{operation.id} is not for the role {principal.role}")
+    return principal
+
+
+def reporting(state: Annotated[State, Depends(state_of)]) -> Iterator[Connection]:
+    """A connection to the reporting database."""
+    with state.reporting.connection() as connection:
+        yield connection
+
+
+def metering(state: Annotated[State, Depends(state_of)]) -> Iterator[Connection]:
+    """A connection to the metering database."""
+    with state.metering.connection() as connection:
+        yield connection
+
+
+async def raw_body(request: Request, _: Annotated[Principal, Depends(caller)]) -> bytes:
+    """Read the body of a caller who may send one, as long as it is not too large.
+
+    Raises:
+        Problem: 413 or 415; nothing of the body is kept.
+    """
+    check_media_type(request)
+    limit = state_of(request).settings.api_max_body_bytes
+    told = request.headers.get("content-length", "0")
+    if told.isdecimal() and int(told) > limit:
+        raise _too_large(limit)
+    parts, length = [], 0
+    async for part in request.stream():
+        length += len(part)
+        if length > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def media_type_of(request: Request) -> str:
+    """Return the media type of a body, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_media_type(request: Request) -> None:
+    """Refuse a body that is not of a type that the operation takes, or that is compressed."""
+    taken = operation_of(request).bodies
+    if media_type_of(request) not in taken:
+        raise Problem(415, "unsupported-media-type", f"the Content-Type is not {' or '.join(taken)}")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Problem(415, "unsupported-media-type", "the body is compressed; send it as it is")
+
+
+def json_body(request: Request, raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
+    """Decode a body strictly, with decimals, and hold it against the contract.
+
+    Raises:
+        InvalidInput: naming what is wrong and where.
+    """
+    try:
+        body = decode_json(raw)
+    except InvalidEvent as error:
+        raise InvalidInput(f"the body is refused: {error.detail}") from None
+    operation_of(request).check_body(media_type_of(request), body)
+    assert isinstance(body, dict), "the contract takes objects only"
+    return body
+
+
+def _too_large(limit: int) -> Problem:
+    # The rest is not read: the connection cannot be used for another request.
+    detail = f"the body is larger than {limit} bytes; send smaller batches. Nothing of it was kept"
+    return Problem(413, "too-large", detail, {"Connection": "close"})
+
+
+InProcess = Annotated[State, Depends(state_of)]
+Caller = Annotated[Principal, Depends(caller)]
+Reporting = Annotated[Connection, Depends(reporting)]
+Metering = Annotated[Connection, Depends(metering)]
+RawBody = Annotated[bytes, Depends(raw_body)]
+JsonBody = Annotated[dict[str, Any], Depends(json_body)]
+
+
+def check_project_filter(principal: Principal, cloud: str | None, project_id: str | None) -> None:
+    """Refuse a filter by a project that the caller may not see; without one, lists hold only what it may.
+
+    Raises:
+        Problem: 403.
+    """
+    if principal.role is not Role.CONSUMER or project_id is None:
+        return
+    seen = principal.projects or frozenset()
+    if not any(project_id == own and cloud in (None, its_cloud) for its_cloud, own in seen):
+        raise forbidden(f"project {project_id} is not one of yours")

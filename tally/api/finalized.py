@@ -1,0 +1,43 @@
+"""The finalized months, as the answers to events name them; remembered for a while, since few requests concern them."""
+
+import time
+from datetime import datetime, timedelta
+from threading import Lock
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from tally.domain.closed_periods import FinalizedPeriod
+from tally.services.late import finalized_periods
+from tally.store.database import Connection
+
+REMEMBERED = timedelta(seconds=30)
+
+
+class FinalizedPeriods:
+    """The finalized periods of the metering database. Without it, events are taken all the same: nothing is named."""
+
+    def __init__(self, metering: ConnectionPool[Connection]) -> None:
+        self._metering = metering
+        self._lock = Lock()
+        self._read_at = -REMEMBERED.total_seconds()
+        self._periods: list[FinalizedPeriod] = []
+
+    def all(self) -> list[FinalizedPeriod]:
+        """Return them, as they were at most half a minute ago."""
+        with self._lock:
+            if time.monotonic() - self._read_at > REMEMBERED.total_seconds():
+                self._periods = self._read()
+                self._read_at = time.monotonic()
+            return self._periods
+
+    def changed_by(self, moment: datetime) -> list[str]:
+        """Return those that an event of this instant may change: the ones that had not ended by then."""
+        return [period.period for period in self.all() if moment < period.end]
+
+    def _read(self) -> list[FinalizedPeriod]:
+        try:
+            with self._metering.connection() as connection:
+                return finalized_periods(connection)
+        except (psycopg.Error, PoolTimeout):
+            return self._periods

@@ -1,0 +1,61 @@
+"""The metrics of the API in Prometheus' text format; names and labels are listed in docs/reference/metrics.md.
+
+Where several processes serve, `tally api` names a directory to prometheus_client, in which their values add up.
+"""
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from tally.services.ingest import Outcome
+
+SEVERAL_PROCESSES = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class Metrics:
+    """What one process counts."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        # The name is the seed's: a Counter would add _total to it.
+        self._events = Gauge(
+            "event_count",
+            "Events accepted",
+            ["platform", "cloud", "resource_type", "event_type"],
+            registry=registry,
+            multiprocess_mode="sum",
+        )
+        self._deduplicated = Counter("events_deduplicated", "Events known already", ["cloud"], registry=registry)
+        self._rejected = Counter("events_rejected", "Events rejected", ["cloud", "reason"], registry=registry)
+        self._latency = Histogram(
+            "http_request_duration_seconds",
+            "Time to answer a request",
+            ["operation", "status"],
+            registry=registry,
+        )
+
+    def ingested(self, outcomes: Sequence[Outcome], now: datetime) -> None:  # noqa: ARG002
+        """Count what became of events."""
+        for outcome in outcomes:
+            event = outcome.event
+            if outcome.status == "accepted" and event is not None:
+                self._events.labels(event.platform, event.cloud, event.resource_type, event.event_type).inc()
+            elif outcome.status == "deduplicated":
+                self._deduplicated.labels(event.cloud if event else "").inc()
+            else:
+                self._rejected.labels(event.cloud if event else "", outcome.reason).inc()
+
+    def answered(self, operation: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._latency.labels(operation, str(status)).observe(seconds)
+
+    def text(self) -> bytes:
+        """Write all metrics, those of the other processes included."""
+        if SEVERAL_PROCESSES not in os.environ:
+            return generate_latest(self._registry)
+        everything = CollectorRegistry()
+        MultiProcessCollector(everything)  # type: ignore[no-untyped-call]
+        return generate_latest(everything)

@@ -1,0 +1,50 @@
+"""Types of parameters, with the limits that the contract gives them."""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Path, Query
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from tally.domain.errors import InvalidInput
+from tally.domain.event import MAX_TEXT_BYTES
+from tally.domain.instants import parse_instant
+
+
+def _name(text: str) -> str:
+    if "\x00" in text or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
+        raise ValueError(f"is not a name of at most {MAX_TEXT_BYTES} bytes")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("holds half a surrogate pair")
+    return text
+
+
+def _instant(text: object) -> datetime:
+    try:
+        return parse_instant(str(text))
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+
+
+NAME = r"^[^\u0000]+$"
+MONTH = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
+
+_Name = Annotated[str, AfterValidator(_name)]
+_Instant = Annotated[
+    datetime,
+    BeforeValidator(_instant),
+    WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 64}),
+]
+
+NameFilter = Annotated[_Name | None, Query(min_length=1, max_length=512, pattern=NAME)]
+NameInPath = Annotated[_Name, Path(min_length=1, max_length=512, pattern=NAME)]
+IdInPath = Annotated[UUID, Path()]
+RowInPath = Annotated[int, Path(ge=1, le=2**63 - 1)]
+InstantFilter = Annotated[_Instant | None, Query()]
+From = Annotated[_Instant | None, Query(alias="from")]
+To = Annotated[_Instant | None, Query(alias="to")]
+Period = Annotated[str, Query(pattern=MONTH)]
+PeriodFilter = Annotated[str | None, Query(pattern=MONTH)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[str | None, Query(min_length=1, max_length=4096)]
