@@ -1,6 +1,7 @@
 """Relations between projects: who pays for whom, whose prices are adjusted (rule 28).
 
-Whatever changes a relation appends a version. What relations do to bills is decided in tally.domain.graph.
+Whatever changes a relation appends a version. What relations do to bills is decided in tally.domain.graph; where they
+lead is related.py.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,14 +18,12 @@ from tally.domain.graph import Relation, check_relation_type, refuse_cycle
 from tally.domain.instants import MICROSECOND, format_instant
 from tally.domain.principal import ProjectKey
 from tally.domain.project import Project, check_metadata, check_name
-from tally.domain.reach import reach
 from tally.services.projects import find_project, get_project, patched_metadata
 from tally.store.database import Connection
 from tally.store.reporting import audit
 from tally.store.reporting import projects as project_store
 from tally.store.reporting import relations as store
 
-MAX_DEPTH = 20
 MAX_REASON_BYTES = 2000
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
@@ -68,19 +67,6 @@ class Written:
     relation: Relation
     changed: bool
     late_for: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RelatedProject:
-    """A project that can be reached from another one, and the relations on a shortest way to it."""
-
-    project: Project
-    path: tuple[Relation, ...]
-
-    @property
-    def depth(self) -> int:
-        """How many relations lead to it."""
-        return len(self.path)
 
 
 def relate(
@@ -206,35 +192,6 @@ def get_relation(connection: Connection, relation_id: UUID, project: UUID | None
     if relation is None or project not in (None, relation.source, relation.target):
         raise NotFound(f"relation {relation_id} does not exist; list the relations to see their ids")
     return relation
-
-
-def related(
-    connection: Connection,
-    project: UUID,
-    *,
-    at: datetime,
-    depth: int = 1,
-    relation_type: str | None = None,
-    visible: Collection[ProjectKey] | None = None,
-) -> list[RelatedProject]:
-    """Return the projects to which relations lead from a project, nearest first, then by address.
-
-    Relations are followed from their source to their target, if they are valid at ``at``; each project comes once, by a
-    shortest way, whatever cycles there are. ``visible``: other projects are neither shown nor passed through.
-
-    Raises:
-        InvalidInput: if the depth is not 1 to 20, the type is not declared, or the instant has no zone.
-        NotFound: if there is no such project among the visible ones.
-    """
-    if not 1 <= depth <= MAX_DEPTH:
-        raise InvalidInput(f"depth {depth} is not between 1 and {MAX_DEPTH}")
-    if relation_type is not None:
-        check_relation_type(relation_type)
-    get_project(connection, project, visible)
-    relations = store.select_relations(connection, relation_type=relation_type, at=_zoned("at", at), visible=visible)
-    found = {reached.project: reached for reached in reach(relations, project, depth)}
-    projects = project_store.projects_of(connection, found)
-    return sorted((RelatedProject(row, found[row.id].path) for row in projects), key=lambda related: related.depth)
 
 
 def _replace(connection: Connection, current: Relation, new: Relation, action: str, change: Change) -> Written:

@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from tally.domain.errors import InvalidInput, NotFound
-from tally.services.relations import RelatedProject, close_relation, related
+from tally.services.related import RelatedProject, related
+from tally.services.relations import close_relation
 from tally.store.database import Connection
 from tests.integration.registering import TENANT, change, connect, create, day
 
