@@ -59,6 +59,8 @@ SETTINGS = (
     Setting("TALLY_API_MAX_BODY_BYTES", "16777216", "Longest body of a request to the API"),
     Setting("TALLY_API_MAX_BATCH_EVENTS", "10000", "Most events in one request"),
     Setting("TALLY_UNHEALTHY_SECONDS", "600", "How long the API may be unhealthy before /healthz fails"),
+    Setting("TALLY_SYNC_MAX_DELETED_PERCENT", "10", "Share of the open resources of a cloud, and of each type, that one "
+            "sync may close; 10 resources always"),
 )
 
 
@@ -88,6 +90,7 @@ class Settings:
     oidc_projects_claim: str = "tally_projects"
     trusted_proxies: tuple[Network, ...] = ()
     certificate_header: str = "X-Client-Certificate-Subject"
+    sync_max_deleted_percent: int = 10
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -133,6 +136,7 @@ class Settings:
             "api_max_body_bytes": read("TALLY_API_MAX_BODY_BYTES", lambda text: _count(text, A_GIBIBYTE, least=1024)),
             "api_max_batch_events": read("TALLY_API_MAX_BATCH_EVENTS", lambda text: _count(text, 100_000, least=1)),
             "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
+            "sync_max_deleted_percent": read("TALLY_SYNC_MAX_DELETED_PERCENT", lambda text: _count(text, 100)),
         }
         if bool(values["oidc_issuer"]) != bool(values["oidc_audience"]):
             faults.append("TALLY_OIDC_ISSUER and TALLY_OIDC_AUDIENCE come together")

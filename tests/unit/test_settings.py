@@ -40,6 +40,7 @@ def test_every_setting_is_read() -> None:
             "TALLY_OIDC_PROJECTS_CLAIM": "projects",
             "TALLY_TRUSTED_PROXIES": "10.0.0.0/24, ::1",
             "TALLY_CERTIFICATE_HEADER": "X-Subject",
+            "TALLY_SYNC_MAX_DELETED_PERCENT": "25",
         }
     )
     assert settings == Settings(
@@ -59,6 +60,7 @@ def test_every_setting_is_read() -> None:
         oidc_projects_claim="projects",
         trusted_proxies=(ip_network("10.0.0.0/24"), ip_network("::1/128")),
         certificate_header="X-Subject",
+        sync_max_deleted_percent=25,
     )
     assert len(SETTINGS) == len(Settings.__dataclass_fields__)
 
