@@ -59,8 +59,8 @@ SETTINGS = (
     Setting("TALLY_API_MAX_BODY_BYTES", "16777216", "Longest body of a request to the API"),
     Setting("TALLY_API_MAX_BATCH_EVENTS", "10000", "Most events in one request"),
     Setting("TALLY_UNHEALTHY_SECONDS", "600", "How long the API may be unhealthy before /healthz fails"),
-    Setting("TALLY_SYNC_MAX_DELETED_PERCENT", "10", "Share of the open resources of a cloud, and of each type, that one "
-            "sync may close; 10 resources always"),
+    Setting("TALLY_SYNC_MAX_DELETED_PERCENT", "10", "Share of the open resources of a cloud, and of each type, that "
+            "one sync may close; 10 resources always"),
 )
 
 
