@@ -130,7 +130,9 @@ def _mapped(stream: BinaryIO, cloud: str) -> Iterator[Event | InvalidInputEvent 
         try:
             yield map_notification(notification.message, cloud)
         except InvalidEvent as error:
-            yield InvalidInputEvent(notification.raw, error.reason, error.detail, cloud, platform="openstack")
+            yield InvalidInputEvent(
+                notification.raw, error.reason, error.detail, cloud, platform="openstack", format=Format.NOVA
+            )
 
 
 def _batches(items: Iterator[_Item], size: Callable[[_Item], int] = lambda _: 0) -> Iterator[Sequence[_Item]]:

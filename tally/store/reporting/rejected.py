@@ -54,6 +54,15 @@ class KeptLetter(NamedTuple):
     letter: DeadLetter
 
 
+class Filing(NamedTuple):
+    """What is known by now of a dead letter that was kept under something else."""
+
+    id: int
+    key: Key
+    platform: str
+    resource_type: str
+
+
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
     """Which dead letters; None is any. ``received_from`` is inclusive, ``received_to`` exclusive."""
@@ -156,19 +165,22 @@ def letters_to_replay(
     return [KeptLetter(row[0], DeadLetter(*row[1:])) for row in rows]
 
 
-def file_under(connection: Connection, letters: Sequence[tuple[int, Key, str, str]]) -> None:
-    """File letters, given as (id, key, platform, resource_type), under what is known of them by now.
+def file_under(connection: Connection, filings: Sequence[Filing]) -> set[int]:
+    """File letters under what is known of them by now, and return the ids of those that were.
 
-    One whose new key another letter has is left as it is. Rows are locked in the order of their numbers.
+    One whose new key another letter has is left as it is. Rows are locked in the order of their keys, as ``add`` does.
+
+    Raises:
+        psycopg.errors.UniqueViolation: if another session files a letter under one of the keys at the same time.
     """
-    if not letters:
-        return
-    connection.execute(
+    if not filings:
+        return set()
+    filed = connection.execute(
         """
         with given as (
             select distinct on (cloud, event_id, content_hash) *
             from unnest(%s::bigint[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::text[])
-                as given (id, cloud, event_id, content_hash, platform, resource_type)
+                as named (id, cloud, event_id, content_hash, platform, resource_type)
             order by cloud, event_id, content_hash, id
         ),
         locked as (
@@ -181,7 +193,7 @@ def file_under(connection: Connection, letters: Sequence[tuple[int, Key, str, st
                     and other.event_id = given.event_id
                     and other.content_hash = given.content_hash
             )
-            order by kept.id
+            order by kept.cloud, kept.event_id, kept.content_hash
             for update of kept
         )
         update reporting.rejected_events as kept set
@@ -193,30 +205,36 @@ def file_under(connection: Connection, letters: Sequence[tuple[int, Key, str, st
         from given
         inner join locked on locked.id = given.id
         where kept.id = given.id
+        returning kept.id
         """,
-        [list(column) for column in _filing_columns(letters)],
-    )
+        [list(column) for column in zip(*map(_columns, filings), strict=True)],
+    ).fetchall()
+    return {row[0] for row in filed}
 
 
 def mark_replayed(connection: Connection, ids: Collection[int]) -> None:
     """Note that what these letters hold is stored, or is held by another letter; the first time counts."""
+    if not ids:
+        return
     connection.execute(
         """
         with locked as (
-            select id from reporting.rejected_events
+            select id
+            from reporting.rejected_events
             where id = any(%s) and replayed_at is null
-            order by id for update
+            order by cloud, event_id, content_hash
+            for update
         )
         update reporting.rejected_events as kept set replayed_at = clock_timestamp()
-        from locked where kept.id = locked.id
+        from locked
+        where kept.id = locked.id
         """,
-        [sorted(ids)],
+        [list(ids)],
     )
 
 
-def _filing_columns(letters: Sequence[tuple[int, Key, str, str]]) -> Iterable[tuple[Any, ...]]:
-    rows = [(number, *key, platform, resource_type) for number, key, platform, resource_type in letters]
-    return zip(*rows, strict=True)
+def _columns(filing: Filing) -> tuple[Any, ...]:
+    return (filing.id, *filing.key, filing.platform, filing.resource_type)
 
 
 def _conditions(which: LetterFilter) -> tuple[list[LiteralString], list[object]]:
