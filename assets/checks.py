@@ -61,7 +61,7 @@ def _gate(asset: str, invariants: Sequence[Invariant]) -> AssetChecksDefinition:
     ) -> Iterator[AssetCheckResult]:
         run = running(context, metering, installation)
         with runs.making(metering.connection, run):
-            verdicts = expectations.validate_queries({i.name: i.query(run.id) for i in invariants})
+            verdicts = expectations.validate_queries({i.name: i.query(run) for i in invariants})
         checks = [_check(verdict) for verdict in verdicts]
         runs.record_checks(metering.connection, run, checks)
         for i, verdict, verdict_check in zip(invariants, verdicts, checks, strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dagster import AssetExecutionContext, AssetSpec, MaterializeResult, asset, multi_asset
 
-from assets.partitions import MONTHS
+from assets.partitions import MONTHS, requested
 from resources.clock import Clock
 from resources.databases import Metering
 from resources.installation import Installation
@@ -39,7 +39,7 @@ def load(
     """Copy what has arrived, and begin a run of the month."""
     period = installation.period(context.partition_key)
     with metering.reporting() as reporting:
-        run = runs.start(reporting, metering.connection, period, clock.now)
+        run = runs.start(reporting, metering.connection, period, clock.now, requested(context.run.tags))
     counts = count_loaded(metering.connection, run.load_id)
     yield MaterializeResult(
         asset_key="raw_events",

@@ -95,7 +95,7 @@ def _build_for_run(
 ) -> Iterator[MaterializeResult[None]]:
     run = running(context, metering, installation)
     with runs.making(metering.connection, run):
-        built = dbt.run(_selected(context, models), {"run_id": str(run.id)})
+        built = dbt.run(_selected(context, models), {"run_id": str(run.id), "scope": run.scope})
     yield from _results(models, built)
 
 

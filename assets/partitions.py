@@ -3,15 +3,27 @@
 A key such as 2026-03 names the month, whatever the zone of the installation: services turn it into instants.
 """
 
+from collections.abc import Mapping
+
 from dagster import AssetCheckExecutionContext, AssetExecutionContext, MonthlyPartitionsDefinition
 
 from resources.databases import Metering
 from resources.installation import Installation
 from tally.domain.run import Run
 from tally.services import runs
+from tally.services.correct import CorrectionRequest
 
 # The running month is included: a run of it is preliminary.
 MONTHS = MonthlyPartitionsDefinition(start_date="2020-01", fmt="%Y-%m", end_offset=1)
+
+
+def requested(tags: Mapping[str, str]) -> CorrectionRequest:
+    """What the tags of a Dagster run ask of a correction: tally/price_version, tally/everything, tally/reason."""
+    return CorrectionRequest(
+        tags.get("tally/price_version") or None,
+        tags.get("tally/everything") == "true",
+        tags.get("tally/reason") or None,
+    )
 
 
 def running(

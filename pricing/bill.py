@@ -91,6 +91,29 @@ def build_bill(
     return Bill(document | {"total": amount, "currency": version.currency}, amount)
 
 
+def build_cancellation(
+    period_from: datetime,
+    period_to: datetime,
+    project: ProjectRef,
+    cancelled_total: Decimal,
+    currency: str,
+    run_id: str,
+    document_hash: str,
+) -> Document:
+    """Build the document that takes back an issued bill, named by the run that wrote it and the hash of its text."""
+    return {
+        "billing_period": {"from": format_instant(period_from), "to": format_instant(period_to)},
+        "project_id": project.external_id,
+        "platform": project.platform,
+        "cloud": project.cloud,
+        "cancels": {"run_id": run_id, "document_hash": document_hash},
+        "line_items": [],
+        "related_costs": [],
+        "total": -cancelled_total,
+        "currency": currency,
+    }
+
+
 def to_json(document: Document) -> str:
     """Write a document: one text per document, amounts with 2 decimals, keys in their order, a newline at the end."""
     return simplejson.dumps(document, use_decimal=True, ensure_ascii=False, indent=2) + "\n"

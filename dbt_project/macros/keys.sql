@@ -37,6 +37,14 @@
     {% endif %}
 {%- endmacro %}
 
+{# Which resources a run meters: all of them, or of a correction those that have changed since. #}
+{% macro of_metered_resources(alias) -%}
+    {%- set corrected_resources = ref('int_corrected_resources') -%}
+    {% if var('scope') == 'changed' %}
+    inner join {{ corrected_resources }} as metered on {{ same_resource(alias, 'metered') }}
+    {% endif %}
+{%- endmacro %}
+
 {# In the transaction that inserts the timelines: the next run derives only what has arrived since. #}
 {% macro remember_derived() -%}
     update {{ source('raw', 'derived') }} as derived

@@ -7,6 +7,7 @@ from uuid import UUID
 
 RunStatus = Literal["running", "completed", "finalized", "superseded", "failed"]
 RunKind = Literal["regular", "correction"]
+RunScope = Literal["all", "changed"]  # all resources, or those with events that the finalized records do not know
 PeriodStatus = Literal["open", "grace", "closable", "finalized"]
 
 
@@ -20,6 +21,10 @@ class Run:
     period_to: datetime
     zone: str
     kind: RunKind
+    corrects_run_id: UUID | None  # of a correction: the regular run
+    since_load_id: int | None  # of a correction: the last load that the finalized records know
+    scope: RunScope
+    reason: str | None
     status: RunStatus
     preliminary: bool
     metered_to: datetime

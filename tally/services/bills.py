@@ -5,7 +5,7 @@ read, handed to them, and stored.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby, islice
@@ -18,11 +18,12 @@ from tally.domain.errors import NotFound
 from tally.domain.graph import Forest, Relation, attribute, relations_of_period
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Finding, Run
+from tally.services.bill_corrections import corrected_bills
 from tally.services.pricing import version_named
 from tally.store.database import Connection
 from tally.store.metering import bills as store
-from tally.store.metering.bills import AttributionRow, BillRow, ProjectRow, RecordRow
-from tally.store.metering.runs import live_run
+from tally.store.metering.bills import AttributionRow, BillRow, Project, ProjectRow, RecordRow
+from tally.store.metering.runs import latest_run
 
 _BATCH = 500
 _UNKNOWN_PROJECTS = UUID("7a11b111-0000-4000-8000-000000000000")
@@ -39,17 +40,28 @@ class BillsMade:
 
 
 def make_bills(metering: Connection, run: Run) -> BillsMade:
-    """Attribute the projects of a run and store the bill of each billed one; a repeated call replaces its own."""
+    """Attribute the projects of a run and store the bill of each billed one; a repeated call replaces its own.
+
+    A correction stores what differs: it takes back bills and attributions that no longer hold, and writes them again.
+    """
     version = version_named(metering, run.pricing_version or "")
     projects = _projects(metering, run)
     forest = attribute(projects.keys(), _relations(metering, run))
     used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
+    attributions = list(_attributions(projects, forest, used))
+
+    def bills_of(billed: Collection[Project] | None) -> Iterator[BillRow]:
+        return _bills(store.records(metering, run.id, billed), run, projects, version)
+
     with metering.transaction():
         store.delete_bills(metering, run.id)
         store.insert_findings(metering, run.id, _findings(projects, forest))
-        store.insert_attributions(metering, run.id, _attributions(projects, forest, used))
+        if run.kind == "correction":
+            made = corrected_bills(metering, run, attributions, bills_of)
+        else:
+            store.insert_attributions(metering, run.id, attributions)
+            made = bills_of(None)
         count, total = 0, Decimal("0.00")
-        made = _bills(store.records(metering, run.id), run, projects, version)
         while part := list(islice(made, _BATCH)):
             store.insert_bills(metering, run.id, part)
             count, total = count + len(part), total + sum(bill.total for bill in part)
@@ -57,12 +69,12 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
 
 
 def bills(metering: Connection, period: BillingPeriod, project: str | None = None) -> list[BillRow]:
-    """Bills of the live run of a period: all, or those of one project (``project`` or ``cloud/project``).
+    """The bills of a period that count: all, or those of one project (``project`` or ``cloud/project``).
 
     Raises:
         NotFound: if the period has no completed run, or the project no bill in it.
     """
-    run = live_run(metering, str(period))
+    run = latest_run(metering, str(period))
     if run is None:
         raise NotFound(f"{period} has no completed run; close it first: tally close {period}")
     if project is None:

@@ -7,7 +7,7 @@ from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services.load import load
-from tally.services.runs import REQUIRED_CHECKS, Clock
+from tally.services.runs import REQUIRED_CHECKS, Clock, blocking_findings
 from tally.store.database import Connection
 from tally.store.metering import runs as store
 
@@ -57,7 +57,7 @@ def refusals(metering: Connection, run: Run, period: BillingPeriod, grace: timed
         *_too_early(run, grace, now),
         *_in_the_making(metering, period),
         *_unproved(metering, run),
-        *_found(metering, run),
+        *blocking_findings(metering, run),
         *_outdated(metering, run, period),
     ]
 
@@ -82,13 +82,6 @@ def _unproved(metering: Connection, run: Run) -> list[str]:
     verdicts = {check.name: check for check in store.select_checks(metering, run.id)}
     reasons = [f"check {name} is missing" for name in sorted(REQUIRED_CHECKS - verdicts.keys())]
     return reasons + [f"check {check.name} failed: {check.detail}" for check in verdicts.values() if not check.passed]
-
-
-def _found(metering: Connection, run: Run) -> list[str]:
-    return [
-        f"{count} finding(s) of kind {kind}, such as {example}; mend them, or waive them with --waive {kind}"
-        for kind, count, example in store.unwaived_findings(metering, run.id, run.period)
-    ]
 
 
 def _outdated(metering: Connection, run: Run, period: BillingPeriod) -> list[str]:

@@ -15,15 +15,17 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from pricing.model import PriceVersion
 from tally import __version__
 from tally.domain.errors import NotFound, Refused, Unavailable
 from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Check, Finding, PeriodStatus, Run, period_status
+from tally.services.correct import NOTHING_SPECIAL, CorrectionRequest, about_correction
 from tally.services.load import load
-from tally.services.pricing import version_for
+from tally.services.pricing import version_for, version_named
 from tally.store.database import Connection
-from tally.store.metering import ledger
+from tally.store.metering import corrections, ledger
 from tally.store.metering import runs as store
 from tally.store.metering.checks import invariant_names
 
@@ -60,13 +62,23 @@ def metering_lock(connection: Connection, wait: timedelta = timedelta(hours=6)) 
         store.release_metering_lock(connection)
 
 
-def start(reporting: Connection, metering: Connection, period: BillingPeriod, clock: Clock) -> Run:
+def start(
+    reporting: Connection,
+    metering: Connection,
+    period: BillingPeriod,
+    clock: Clock,
+    request: CorrectionRequest = NOTHING_SPECIAL,
+) -> Run:
     """Load what has arrived and begin a run of the period with its inputs frozen; the caller holds the lock.
 
+    Of a finalized period it is a correction, with the price version of the finalized run unless ``request`` names
+    another one.
+
     Raises:
-        Refused: if the period is finalized, has not begun, has no price version, or its zone would change.
+        Refused: if the period has not begun, has no price version, or its zone would change.
     """
-    _refuse_start(metering, period, clock())
+    finalized = finalized_runs(metering, str(period))
+    _refuse_start(metering, period, clock(), finalized, request)
     # Of whatever period: they share dbt's tables, so what was left half made would go on with the records of this run.
     for abandoned in store.select_runs(metering, statuses=("running",)):
         fail(metering, abandoned.id, "abandoned: it was broken off before it was completed")
@@ -82,8 +94,10 @@ def start(reporting: Connection, metering: Connection, period: BillingPeriod, cl
         "code_version": __version__,
     }
     about = {"kind": "regular", "status": "running", "preliminary": loaded.started_at < period.end}
+    if finalized:
+        about |= about_correction(finalized, inputs, request)
     try:
-        prices = version_for(metering, period)
+        prices = _prices(metering, period, finalized, request)
     except Refused as refused:
         raise _unrated(metering, store.insert_run(metering, inputs | about), refused) from None
     inputs |= {"pricing_version": prices.version, "pricing_hash": prices.content_hash}
@@ -133,6 +147,8 @@ def write_usage(metering: Connection, run: Run) -> int:
     with metering.transaction():
         store.delete_usage(metering, run.id)
         ledger.write_findings(metering, run.id)
+        if run.kind == "correction":
+            return corrections.write_usage(metering, run, corrected_run(metering, run).id)
         return ledger.write_usage(metering, run.id)
 
 
@@ -140,20 +156,26 @@ def write_rated(metering: Connection, run: Run) -> int:
     """Write the rated records of the run; a repeated call replaces its own records."""
     with metering.transaction():
         store.delete_rated(metering, run.id)
+        if run.kind == "correction":
+            return corrections.write_rated(metering, run, corrected_run(metering, run).id)
         return ledger.write_rated(metering, run.id)
 
 
 def complete(metering: Connection, run: Run, clock: Clock) -> Run:
     """Make the run the live one of its period; the former one is superseded and its records go, all in one transaction.
 
+    A correction is finalized at once, since what it corrects is.
+
     Raises:
-        Refused: naming the checks that are missing or failed.
+        Refused: naming the checks that are missing or failed, and the findings that block a correction.
     """
     passed = {check.name for check in store.select_checks(metering, run.id) if check.passed}
     missing = sorted(REQUIRED_CHECKS - passed)
     if missing:
         raise Refused(f"run {run.id} cannot be completed", [f"check {name} has not passed" for name in missing])
     outputs_hash = ledger.fingerprint(metering, run.id)
+    if run.kind == "correction":
+        return _complete_correction(metering, run, outputs_hash, clock())
     with metering.transaction():
         former = store.live_run(metering, run.period)
         if former is not None:
@@ -162,6 +184,34 @@ def complete(metering: Connection, run: Run, clock: Clock) -> Run:
         if former is not None:
             store.delete_records(metering, former.id)
     return store.select_runs(metering, run_id=run.id)[0]
+
+
+def _complete_correction(metering: Connection, run: Run, outputs_hash: str, now: datetime) -> Run:
+    reasons = blocking_findings(metering, run)
+    if reasons:
+        raise Refused(f"the correction of {run.period} cannot be finalized", reasons)
+    with metering.transaction():
+        store.mark_completed(metering, run.id, outputs_hash, now)
+        store.mark_finalized(metering, run.id, now)
+    return store.select_runs(metering, run_id=run.id)[0]
+
+
+def blocking_findings(metering: Connection, run: Run) -> list[str]:
+    """What a run has found that speaks against finalizing it and is not waived, one line a kind."""
+    return [
+        f"{count} finding(s) of kind {kind}, such as {example}; mend them, or waive them with --waive {kind}"
+        for kind, count, example in store.unwaived_findings(metering, run.id, run.period)
+    ]
+
+
+def finalized_runs(metering: Connection, period: str) -> list[Run]:
+    """The finalized runs of a period, in their order: the regular one, then its corrections."""
+    return sorted(store.select_runs(metering, period=period, statuses=("finalized",)), key=lambda run: run.load_id)
+
+
+def corrected_run(metering: Connection, correction: Run) -> Run:
+    """The finalized run, regular or itself a correction, that a running correction stands on."""
+    return finalized_runs(metering, correction.period)[-1]
 
 
 def runs(metering: Connection, period: BillingPeriod | None = None) -> list[Run]:
@@ -198,11 +248,21 @@ def _unrated(metering: Connection, run: Run, refused: Refused) -> Refused:
     return error
 
 
-def _refuse_start(metering: Connection, period: BillingPeriod, now: datetime) -> None:
+def _prices(
+    metering: Connection, period: BillingPeriod, finalized: Sequence[Run], request: CorrectionRequest
+) -> PriceVersion:
+    """The price version of a run: by its month, or of a correction that which its period was finalized with."""
+    if not finalized:
+        return version_for(metering, period)
+    return version_named(metering, request.price_version or finalized[-1].pricing_version or "")
+
+
+def _refuse_start(
+    metering: Connection, period: BillingPeriod, now: datetime, finalized: Sequence[Run], request: CorrectionRequest
+) -> None:
     reasons = []
-    live = store.live_run(metering, str(period))
-    if live is not None and live.status == "finalized":
-        reasons.append(f"it is finalized (run {live.id}); its records never change")
+    if request != NOTHING_SPECIAL and not finalized:
+        reasons.append("it is not finalized, so that there is nothing to correct; close it again")
     if now <= period.start:
         reasons.append(f"it begins only at {format_instant(period.start)}")
     zones = {run.zone for run in store.select_runs(metering, statuses=("finalized",))} - {period.zone}

@@ -62,7 +62,7 @@ def dbt(metering: Connection, command: str, run: Run, select: str, *options: str
     """Run dbt in this process for the database of a connection; the assertion tells what failed."""
     os.environ.update(_environment(metering))
     arguments = [
-        command, "--select", *select.split(), "--vars", f"{{run_id: {run.id}}}", "--quiet",
+        command, "--select", *select.split(), "--vars", f"{{run_id: {run.id}, scope: {run.scope}}}", "--quiet",
         *options, *_places(),
     ]
     result = _runner(metering.info.dbname).invoke(arguments)

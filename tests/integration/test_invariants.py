@@ -6,6 +6,7 @@ from assets.checks import GATES
 from tally.services.runs import REQUIRED_CHECKS
 from tally.store.database import Connection, connected
 from tally.store.metering.checks import invariant
+from tally.store.metering.runs import select_runs
 from tests.integration.closing import House
 
 NAMES = [name for names in GATES.values() for name in names]
@@ -85,8 +86,8 @@ CORRUPTIONS = [
 
 def violations(metering: Connection, name: str) -> list[tuple[str, str, str, str]]:
     """What violates an invariant of the live run: (cloud, resource_type, subject, detail)."""
-    ((run_id,),) = metering.execute("select id from ledger.runs where status = 'completed'").fetchall()
-    return metering.execute(invariant(name).query(run_id).encode()).fetchall()
+    (run,) = select_runs(metering, statuses=("completed",))
+    return metering.execute(invariant(name).query(run).encode()).fetchall()
 
 
 def test_every_invariant_gates_a_step_and_says_what_to_do() -> None:

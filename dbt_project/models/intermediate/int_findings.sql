@@ -15,6 +15,7 @@ events as (
     select events.*
     from {{ ref('stg_events') }} as events
     inner join run on events.timestamp >= run.period_from and events.timestamp < run.metered_to
+    {{ of_metered_resources('events') }}
     where
         (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
         and {{ is_not_void('events') }}
@@ -175,10 +176,13 @@ select
     found.cloud, found.platform, found.resource_type, found.subject, found.detail
 from run
 cross join (
-    select 'open_left' as kind, true as blocking, cloud, platform, resource_type, resource_id as subject,
+    select
+        'open_left' as kind, true as blocking, lifetimes.cloud, lifetimes.platform, lifetimes.resource_type,
+        lifetimes.resource_id as subject,
         'its first event is an update at ' || opened_at || ': when it began is not known' as detail
     from lifetimes
     inner join run on lifetimes.opened_at > run.period_from and lifetimes.opened_at < run.metered_to
+    {{ of_metered_resources('lifetimes') }}
     where open_left and (closed_at is null or opened_at < closed_at)
     union all
     select 'anomaly', true, cloud, platform, resource_type, event_id,

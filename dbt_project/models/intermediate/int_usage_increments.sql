@@ -18,6 +18,7 @@ events as (
         ) > 1 as too_late
     from {{ ref('stg_events') }} as events
     inner join run on events.timestamp between run.period_from and run.metered_to
+    {{ of_metered_resources('events') }}
     where
         (events.usage is not null or events.effect = 'delete')
         and {{ is_not_void('events') }}

@@ -21,6 +21,7 @@ clipped as (
         on
             intervals.from_ts < run.metered_to
             and (intervals.to_ts is null or intervals.to_ts > run.period_from)
+    {{ of_metered_resources('intervals') }}
     where intervals.to_ts is null or intervals.from_ts < intervals.to_ts
 ),
 

@@ -6,6 +6,7 @@ select
     period_to,
     metered_to,
     load_id,
+    since_load_id,
     registry_version,
     pricing_version
 from {{ source('ledger', 'runs') }}

@@ -12,6 +12,8 @@ from psycopg.rows import class_row
 from tally.domain.run import Finding
 from tally.store.database import Connection
 
+Project = tuple[str, str]  # (cloud, project_id)
+
 _BATCH = 2000
 
 
@@ -63,7 +65,10 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True)
 class BillRow:
-    """One bill as it is stored: the document is the JSON text, byte for byte."""
+    """One bill as it is stored: the document is the JSON text, byte for byte.
+
+    A correction takes back the bill that ``reverses_run_id`` has written: its total is negated.
+    """
 
     cloud: str
     project_id: str
@@ -72,13 +77,29 @@ class BillRow:
     currency: str
     document: str
     document_hash: str
+    reverses_run_id: UUID | None = None
+
+
+class IssuedBill(NamedTuple):
+    """A bill that counts, without its document."""
+
+    run_id: UUID
+    cloud: str
+    project_id: str
+    platform: str
+    total: Decimal
+    currency: str
+    document_hash: str
 
 
 def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
-    """Every project with usage in the run."""
+    """Every project with usage that counts as of the run."""
     rows = connection.execute(
         """select p.id, u.cloud, u.project_id, u.platform
-           from (select distinct cloud, project_id, platform from ledger.usage_records where run_id = %s) as u
+           from (
+               select distinct cloud, project_id, platform
+               from ledger.effective_usage_records where as_of_run_id = %s
+           ) as u
            left join raw.projects as p on p.cloud = u.cloud and p.external_id = u.project_id
            order by u.cloud, u.project_id""",
         [run_id],
@@ -104,19 +125,42 @@ def relation_versions(connection: Connection, load_id: int) -> list[tuple[Any, .
     ).fetchall()
 
 
-def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[AttributionRow]) -> None:
-    """Write where each project of the run is billed."""
+def attributions(connection: Connection, run_id: UUID) -> list[AttributionRow]:
+    """Where each project is billed as of a run."""
+    rows = connection.execute(
+        """select cloud, project_id, billed_cloud, billed_project_id, relation_id, relation_type, depth
+           from ledger.effective_attributions where as_of_run_id = %s""",
+        [run_id],
+    ).fetchall()
+    return [AttributionRow(*row) for row in rows]
+
+
+def projects_with_records(connection: Connection, run_id: UUID) -> list[Project]:
+    """The projects that a run has itself written usage or costs of, reversals included."""
+    return connection.execute(
+        """select cloud, project_id from ledger.usage_records where run_id = %(run_id)s
+           union
+           select cloud, project_id from ledger.rated_records where run_id = %(run_id)s""",
+        {"run_id": run_id},
+    ).fetchall()
+
+
+def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[AttributionRow], sign: int = 1) -> None:
+    """Write where each project is billed; with sign -1, where it is billed no longer."""
     with connection.cursor().copy(
         """copy ledger.attributions (run_id, cloud, project_id, billed_cloud, billed_project_id, relation_id,
-               relation_type, depth) from stdin"""
+               relation_type, depth, sign) from stdin"""
     ) as copy:
         for row in rows:
-            copy.write_row((run_id, *row))
+            copy.write_row((run_id, *row, sign))
     connection.execute("analyze ledger.attributions")
 
 
-def records(connection: Connection, run_id: UUID) -> Iterator[RecordRow]:
-    """Stream the usage records of a run with their costs, bill by bill; needs a transaction."""
+def records(connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None) -> Iterator[RecordRow]:
+    """Stream the usage records that count as of a run with their costs, bill by bill; needs a transaction.
+
+    ``billed`` asks for the bills of some projects only.
+    """
     query = """
         select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, a.relation_type, u.platform,
             u.resource_type, u.resource_id, u.state, u.from_ts, u.to_ts, u.usage,
@@ -124,39 +168,63 @@ def records(connection: Connection, run_id: UUID) -> Iterator[RecordRow]:
             coalesce(r.prices, '{}') as prices, coalesce(r.state_modifiers, '{}') as state_modifiers,
             coalesce(r.type_modifiers, '{}') as type_modifiers, coalesce(r.amounts, '{}') as amounts,
             coalesce(r.amounts_exact, '{}') as amounts_exact
-        from ledger.usage_records as u
-        inner join ledger.attributions as a
-            on a.run_id = u.run_id and a.cloud = u.cloud and a.project_id = u.project_id
+        from ledger.effective_usage_records as u
+        inner join ledger.effective_attributions as a
+            on a.as_of_run_id = u.as_of_run_id and a.cloud = u.cloud and a.project_id = u.project_id
         left join (
             select cloud, resource_type, resource_id, usage_record_id,
                 array_agg(dimension) as dimensions, array_agg(quantity) as quantities, array_agg(price) as prices,
                 array_agg(state_modifier) as state_modifiers, array_agg(type_modifier) as type_modifiers,
                 array_agg(amount) as amounts, array_agg(amount_exact) as amounts_exact
-            from ledger.rated_records where run_id = %(run_id)s
+            from ledger.effective_rated_records where as_of_run_id = %(run_id)s
             group by cloud, resource_type, resource_id, usage_record_id
         ) as r
             on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
             and r.usage_record_id = u.id
-        where u.run_id = %(run_id)s
+        where u.as_of_run_id = %(run_id)s
+            and (
+                %(clouds)s::text[] is null
+                or (a.billed_cloud, a.billed_project_id) in (
+                    select cloud, project_id
+                    from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
+                )
+            )
         order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
             u.resource_type, u.resource_id, u.from_ts"""
     # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
     connection.execute("set local cursor_tuple_fraction = 1")
     with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:
         cursor.itersize = _BATCH
-        yield from cursor.execute(query, {"run_id": run_id})
+        yield from cursor.execute(query, {"run_id": run_id, **_columns(billed)})
 
 
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
     """Write bills of a run."""
     connection.cursor().executemany(
-        """insert into ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash)
-           values (%s, %s, %s, %s, %s, %s, %s, %s)""",
+        """insert into ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash,
+               reverses_run_id, sign)
+           values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
         [
-            (run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document, b.document_hash)
+            (
+                run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document, b.document_hash,
+                b.reverses_run_id, 1 if b.reverses_run_id is None else -1,
+            )
             for b in bills
         ],
     )
+
+
+def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]) -> list[IssuedBill]:
+    """The bills of some projects that count as of a run."""
+    rows = connection.execute(
+        """select b.run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document_hash
+           from ledger.effective_bills as b
+           inner join unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
+               on b.cloud = asked.cloud and b.project_id = asked.project_id
+           where b.as_of_run_id = %(run_id)s""",
+        {"run_id": run_id, **_columns(billed)},
+    ).fetchall()
+    return [IssuedBill(*row) for row in rows]
 
 
 def insert_findings(connection: Connection, run_id: UUID, findings: Sequence[Finding]) -> None:
@@ -178,11 +246,11 @@ def delete_bills(connection: Connection, run_id: UUID) -> None:
 
 
 def select_bills(connection: Connection, run_id: UUID, cloud: str | None, project: str | None) -> list[BillRow]:
-    """Bills of a run, all or those of one project."""
+    """The bills that count as of a run, all or those of one project."""
     query = """
-        select cloud, project_id, platform, total, currency, document, document_hash
-        from ledger.bills
-        where run_id = %(run_id)s
+        select cloud, project_id, platform, total, currency, document, document_hash, reverses_run_id
+        from ledger.effective_bills
+        where as_of_run_id = %(run_id)s
             and (%(cloud)s::text is null or cloud = %(cloud)s)
             and (%(project)s::text is null or project_id = %(project)s)
         order by cloud, project_id"""
@@ -195,9 +263,16 @@ def billed_inside(
 ) -> list[tuple[str, str]]:
     """(cloud, project) of the bills that hold the costs of an attributed project, in whatever cloud or in one."""
     return connection.execute(
-        """select distinct billed_cloud, billed_project_id from ledger.attributions
-           where run_id = %(run_id)s and project_id = %(project)s and depth > 0
+        """select distinct billed_cloud, billed_project_id from ledger.effective_attributions
+           where as_of_run_id = %(run_id)s and project_id = %(project)s and depth > 0
                and (%(cloud)s::text is null or cloud = %(cloud)s)
            order by 1, 2""",
         {"run_id": run_id, "project": project, "cloud": cloud},
     ).fetchall()
+
+
+def _columns(projects: Iterable[Project] | None) -> dict[str, list[str] | None]:
+    if projects is None:
+        return {"clouds": None, "projects": None}
+    pairs = list(projects)
+    return {"clouds": [cloud for cloud, _ in pairs], "projects": [project for _, project in pairs]}

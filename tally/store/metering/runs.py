@@ -59,6 +59,12 @@ def live_run(connection: Connection, period: str) -> Run | None:
     return next(iter(live_runs(connection, period)), None)
 
 
+def latest_run(connection: Connection, period: str) -> Run | None:
+    """The run as of which the records of a period count: the last finalized correction, or else the live run."""
+    corrections = select_runs(connection, period=period, kind="correction", statuses=("finalized",))
+    return max(corrections, key=lambda run: run.load_id, default=None) or live_run(connection, period)
+
+
 def running_run(connection: Connection, period: str) -> Run | None:
     """The run that is being made for a period."""
     return next(iter(select_runs(connection, period=period, statuses=("running",))), None)

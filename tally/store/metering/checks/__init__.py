@@ -1,12 +1,22 @@
 """The invariants of a run, one SQL file each: a query for the rows that violate it, none if it holds (rule 16).
 
 A file begins with what is true, then after "Remedy:" with what to do if it is not. Its query takes the run as
-:run_id and yields cloud, resource_type, subject, detail. How the queries are run does not belong here.
+:run_id and yields cloud, resource_type, subject, detail. Where it reads all resources, a comment such as
+/* of_metered_resources(events) */ stands for the join that a correction of some resources needs. How the queries are
+run does not belong here.
 """
 
+import re
 from dataclasses import dataclass
 from importlib.resources import files
-from uuid import UUID
+
+from tally.domain.run import Run
+
+_SCOPE = re.compile(r"/\* of_metered_resources\((\w+)\) \*/")
+_OF_CORRECTED = (
+    r"inner join metering.int_corrected_resources as metered on metered.cloud = \1.cloud"
+    r" and metered.resource_type = \1.resource_type and metered.resource_id = \1.resource_id"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +28,10 @@ class Invariant:
     remedy: str
     sql: str
 
-    def query(self, run_id: UUID) -> str:
+    def query(self, run: Run) -> str:
         """The query for one run, without parameters; columns cloud, resource_type, subject, detail."""
-        return self.sql.replace(":run_id", f"'{run_id}'")
+        sql = _SCOPE.sub(_OF_CORRECTED if run.scope == "changed" else "", self.sql)
+        return sql.replace(":run_id", f"'{run.id}'")
 
 
 def invariant_names() -> frozenset[str]:

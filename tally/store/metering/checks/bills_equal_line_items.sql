@@ -1,29 +1,42 @@
 -- The total of each bill is the sum of the rated amounts of the projects that are billed in it, and every rated
--- amount is in exactly one bill.
+-- amount is in exactly one bill; of a correction, together with the finalized records that it stands on.
 -- Remedy: a project is attributed nowhere or twice, or a document lost a line; correct the relations of the project, then close again.
-with costs as (
+with members as (
+    select member_id as run_id from ledger.run_sets where run_id = :run_id
+),
+
+costs as (
     select cloud, project_id, sum(amount) as amount
     from ledger.rated_records
-    where run_id = :run_id
+    where run_id in (select run_id from members)
     group by cloud, project_id
+),
+
+-- What has been taken back adds up to nothing.
+attributed as (
+    select cloud, project_id, billed_cloud, billed_project_id
+    from ledger.attributions
+    where run_id in (select run_id from members)
+    group by cloud, project_id, billed_cloud, billed_project_id
+    having sum(sign) > 0
 ),
 
 billed as (
     select
-        coalesce(attributions.billed_cloud, costs.cloud) as cloud,
-        coalesce(attributions.billed_project_id, costs.project_id) as project_id,
+        coalesce(attributed.billed_cloud, costs.cloud) as cloud,
+        coalesce(attributed.billed_project_id, costs.project_id) as project_id,
         sum(costs.amount) as amount,
-        bool_or(attributions.run_id is null) as unattributed
+        bool_or(attributed.cloud is null and costs.amount <> 0) as unattributed
     from costs
-    left join ledger.attributions
-        on
-            attributions.run_id = :run_id
-            and attributions.cloud = costs.cloud and attributions.project_id = costs.project_id
+    left join attributed on attributed.cloud = costs.cloud and attributed.project_id = costs.project_id
     group by 1, 2
 ),
 
 bills as (
-    select cloud, project_id, total from ledger.bills where run_id = :run_id
+    select cloud, project_id, sum(total) as total
+    from ledger.bills
+    where run_id in (select run_id from members)
+    group by cloud, project_id
 )
 
 select

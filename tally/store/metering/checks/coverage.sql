@@ -22,8 +22,12 @@ history as materialized (
     select
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
         effects.effect, events.source = 'reconciliation' as synthetic
-    from raw.events
-    inner join run on events.load_id <= run.load_id
+    from (
+        select events.*
+        from raw.events
+        inner join run on events.load_id <= run.load_id
+        /* of_metered_resources(events) */
+    ) as events
     -- Joined from the left and materialized: else the planner takes the few effects for one, and loops over all events.
     left join effects using (platform, resource_type, event_type)
     where coalesce(effects.effect, 'ignore') <> 'ignore'

@@ -2,14 +2,19 @@
 -- Remedy: rebuild the projection from the events, then close again; if it stays, derive the timelines again with `dbt run --full-refresh`.
 with last_lives as (
     select
-        cloud, resource_type, resource_id, lifetime_no, from_ts, to_ts, project_id, state, size,
+        intervals.cloud, intervals.resource_type, intervals.resource_id,
+        lifetime_no, from_ts, to_ts, project_id, state, size,
         -- Over the rows of the last life, as long as they come first: where place is 1, its beginning.
         min(from_ts) over life as opened_at,
         row_number() over (
-            partition by cloud, resource_type, resource_id order by lifetime_no desc, from_ts desc
+            partition by intervals.cloud, intervals.resource_type, intervals.resource_id
+            order by lifetime_no desc, from_ts desc
         ) as place
-    from metering.int_resource_intervals
-    window life as (partition by cloud, resource_type, resource_id order by lifetime_no desc)
+    from metering.int_resource_intervals as intervals
+    /* of_metered_resources(intervals) */
+    window life as (
+        partition by intervals.cloud, intervals.resource_type, intervals.resource_id order by lifetime_no desc
+    )
 ),
 
 timelines as (
@@ -19,7 +24,10 @@ timelines as (
 ),
 
 projected as (
-    select * from raw.current_resources where created_at is not null
+    select current_resources.*
+    from raw.current_resources
+    /* of_metered_resources(current_resources) */
+    where created_at is not null
 )
 
 select

@@ -1,0 +1,54 @@
+"""What a correction does to attributions and bills: those that no longer hold are taken back, and written again."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from pricing.bill import ProjectRef, build_cancellation, to_json
+from tally.domain.run import Run
+from tally.services.runs import corrected_run
+from tally.store.database import Connection
+from tally.store.metering import bills as store
+from tally.store.metering.bills import AttributionRow, BillRow, IssuedBill, Project
+
+
+def corrected_bills(
+    metering: Connection,
+    run: Run,
+    attributions: Sequence[AttributionRow],
+    bills_of: Callable[[Collection[Project]], Iterator[BillRow]],
+) -> Iterator[BillRow]:
+    """Write how attributions differ from those that count, and yield the bills to be taken back and to be written.
+
+    ``attributions`` are all that hold now; ``bills_of`` makes the bills of some projects from the records that count.
+    """
+    former_run = corrected_run(metering, run)
+    former, now = set(store.attributions(metering, former_run.id)), set(attributions)
+    store.insert_attributions(metering, run.id, former - now, sign=-1)
+    store.insert_attributions(metering, run.id, now - former)
+    changed = {(a.cloud, a.project_id) for a in former ^ now} | set(store.projects_with_records(metering, run.id))
+    concerned = {
+        (a.billed_cloud, a.billed_project_id) for a in former | now if (a.cloud, a.project_id) in changed
+    }
+    issued = {(bill.cloud, bill.project_id): bill for bill in store.issued_bills(metering, former_run.id, concerned)}
+    for bill in bills_of(concerned):
+        old = issued.pop((bill.cloud, bill.project_id), None)
+        if old is not None and old.document_hash == bill.document_hash:
+            continue
+        if old is not None:
+            yield _cancellation(run, old)
+        yield bill
+    for old in issued.values():
+        yield _cancellation(run, old)
+
+
+def _cancellation(run: Run, bill: IssuedBill) -> BillRow:
+    project = ProjectRef(bill.cloud, bill.project_id, bill.platform)
+    document = to_json(
+        build_cancellation(
+            run.period_from, run.period_to, project, bill.total, bill.currency, str(bill.run_id), bill.document_hash
+        )
+    )
+    digest = hashlib.sha256(document.encode()).hexdigest()
+    return BillRow(
+        bill.cloud, bill.project_id, bill.platform, -bill.total, bill.currency, document, digest, bill.run_id
+    )
