@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from tally.api.app import create_app
+from tally.api.auth.authenticator import caller_check
 from tally.api.auth.caller import Development
 from tally.api.metrics import SEVERAL_PROCESSES
 from tally.api.state import open_state
@@ -60,9 +61,12 @@ def application() -> FastAPI:
     development = os.environ.pop(DEVELOPMENT, "") == "1"
     settings = Settings.from_environment()
     databases = Databases(settings.reporting_url, settings.metering_url, settings.dagster_url)
-    authenticator = Development()
-    assert development
-    return create_app(lambda: open_state(settings, databases, lambda: datetime.now(UTC), authenticator, {}))
+    authenticator = Development() if development else caller_check(settings, _now)
+    return create_app(lambda: open_state(settings, databases, _now, authenticator, {}))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @contextmanager
