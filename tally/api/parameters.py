@@ -6,6 +6,7 @@ from uuid import UUID
 
 from fastapi import Path, Query
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from tally.domain.errors import InvalidInput
 from tally.domain.event import MAX_TEXT_BYTES
@@ -26,6 +27,14 @@ def _instant(text: object) -> datetime:
     except InvalidInput as error:
         raise ValueError(str(error)) from None
 
+
+class _AnyText(StringConvertor):
+    """A part of a path that may hold slashes and line breaks: ``{name:any}``; ``path`` would end at a line break."""
+
+    regex = r"[\s\S]+"
+
+
+register_url_convertor("any", _AnyText())
 
 NAME = r"^[^\u0000]+$"
 MONTH = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
