@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from tally.services.ingest import Outcome
+from tally.services.reconcile import SyncReport
 
 SEVERAL_PROCESSES = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -30,6 +31,20 @@ class Metrics:
         )
         self._deduplicated = Counter("events_deduplicated", "Events known already", ["cloud"], registry=registry)
         self._rejected = Counter("events_rejected", "Events rejected", ["cloud", "reason"], registry=registry)
+        self._reconciled = Gauge(
+            "sync_resources_reconciled",
+            "Resources that reconciliation created, updated or deleted",
+            ["cloud"],
+            registry=registry,
+            multiprocess_mode="sum",
+        )
+        self._sync_errors = Gauge(
+            "sync_errors",
+            "Listings that were not compared, and syncs that failed",
+            ["cloud"],
+            registry=registry,
+            multiprocess_mode="sum",
+        )
         self._latency = Histogram(
             "http_request_duration_seconds",
             "Time to answer a request",
@@ -47,6 +62,16 @@ class Metrics:
                 self._deduplicated.labels(event.cloud if event else "").inc()
             else:
                 self._rejected.labels(event.cloud if event else "", outcome.reason).inc()
+
+    def synced(self, report: SyncReport) -> None:
+        """Count what a sync did, and the listings that it could not compare."""
+        written = sum(report.total(number) for number in ("created", "updated", "deleted"))
+        self._reconciled.labels(report.cloud).inc(written)
+        self.sync_failed(report.cloud, sum(listing.status != "compared" for listing in report.listings))
+
+    def sync_failed(self, cloud: str, errors: int = 1) -> None:
+        """Count what went wrong with the syncs of a cloud that is registered."""
+        self._sync_errors.labels(cloud).inc(errors)
 
     def answered(self, operation: str, status: int, seconds: float) -> None:
         """Count a request."""

@@ -14,6 +14,7 @@ import psycopg
 from tally.domain.drift import too_many
 from tally.domain.errors import NotFound, Refused, Unavailable
 from tally.domain.inventory import Adapter
+from tally.services.ingest import Outcome
 from tally.services.listing import Taken, take
 from tally.services.synthetic import Differences
 from tally.store.database import Connection
@@ -51,11 +52,13 @@ def sync(
     max_deleted_percent: int,
     actor: str,
     accept_deletions: bool = False,
+    told: Callable[[Sequence[Outcome]], object] = lambda _: None,
 ) -> SyncReport:
     """Reconcile a cloud, over a connection in autocommit that nobody else uses meanwhile.
 
     A sync may close ``max_deleted_percent`` of the resources that are open, of each type and of all that are listed,
-    or with ``accept_deletions`` any number, which is audited.
+    or with ``accept_deletions`` any number, which is audited. ``told`` hears what became of the synthetic events, chunk
+    by chunk.
 
     Raises:
         NotFound: if the cloud is not registered.
@@ -76,7 +79,9 @@ def sync(
                 closing = {each.resource_type: each.comparison.closing for each in guarded}
                 audit.record(connection, actor, "sync.accept_deletions", cloud, {"sync": sync_id, "closing": closing})
                 guarded = []
-            differences = Differences(connection, platform, cloud, clock=clock, clock_skew=clock_skew, actor=actor)
+            differences = Differences(
+                connection, platform, cloud, clock=clock, clock_skew=clock_skew, actor=actor, told=told
+            )
             done = [_held_back(each) if each in guarded else _written(each, differences) for each in taken]
             rows = tuple(row for row, _ in done)
             errors = tuple(error for _, errors in done for error in errors)

@@ -35,13 +35,15 @@ class Differences:
         clock: Callable[[], datetime],
         clock_skew: timedelta,
         actor: str,
+        told: Callable[[Sequence[Outcome]], object] = lambda _: None,
     ) -> None:
-        """Write over ``connection`` on behalf of ``actor``, with the clock of the sync."""
+        """Write over ``connection`` on behalf of ``actor``; ``told`` hears what became of events that are committed."""
         self._connection = connection
         self._platform = platform
         self._cloud = cloud
         self._clock = clock
         self._clock_skew = clock_skew
+        self._told = told
         self._ingest = Ingest(connection, clock=clock, clock_skew=clock_skew, actor=actor)
 
     def write(self, taken: Taken) -> tuple[Counter[str], list[str]]:
@@ -59,16 +61,18 @@ class Differences:
             self._connection, taken.resource_type, last, RESOURCES_PER_TRANSACTION
         ):
             with self._connection.transaction():
-                self._write_chunk(taken, found, counts, errors)
+                outcomes = self._write_chunk(taken, found, counts, errors)
+            self._told(outcomes)
             last = found[-1].resource_id
         return counts, errors
 
     def _write_chunk(
         self, taken: Taken, found: Sequence[Difference], counts: Counter[str], errors: list[str]
-    ) -> None:
+    ) -> list[Outcome]:
         verdicts = self._judge(taken, found)
         counts["skipped"] += sum(verdict.waits for verdict in verdicts.values())
         waiting = {resource: list(verdict.changes) for resource, verdict in verdicts.items()}
+        everything: list[Outcome] = []
         # First the first change of each resource: after a create that is rejected, a delete would end what never began.
         while sending := [(resource, changes.pop(0)) for resource, changes in waiting.items() if changes]:
             outcomes = self._ingest.ingest_events([self._input(resource, change) for resource, change in sending])
@@ -80,6 +84,8 @@ class Differences:
                     if len(errors) < MAX_ERRORS:
                         errors.append(_rejection(resource, change, outcome))
                     waiting[resource].clear()
+            everything += outcomes
+        return everything
 
     def _judge(self, taken: Taken, found: Sequence[Difference]) -> dict[Resource, Verdict]:
         circumstances = Listing(taken.started_at, self._clock() + self._clock_skew, taken.since)
@@ -92,10 +98,7 @@ class Differences:
         cloud, resource_type, resource_id = resource
         event_id = change.event_id(resource)
         if change.project_id is None:
-            # Without an instant in it: seen again, it is the same dead letter.
-            raw = write_json([*resource, change.event_type, change.payload]).encode()
-            detail = f"{cloud}/{resource_type}/{resource_id} exists, and its platform does not tell whose it is"
-            return InvalidInputEvent(raw, "unknown_project", detail, cloud, event_id, self._platform, resource_type)
+            return self._whose(resource, event_id, change)
         return Event(
             event_id=event_id,
             timestamp=change.timestamp,
@@ -108,6 +111,15 @@ class Differences:
             source="reconciliation",
             payload=change.payload,
         )
+
+    def _whose(self, resource: Resource, event_id: str, change: Change) -> InvalidInputEvent:
+        """Keep what no event can be made of; without an instant, so that it is one dead letter however often seen."""
+        cloud, resource_type, resource_id = resource
+        seen = {"event_id": event_id, "event_type": change.event_type, "platform": self._platform, "cloud": cloud}
+        seen |= {"resource_type": resource_type, "resource_id": resource_id, "source": "reconciliation"}
+        raw = write_json(seen | {"payload": change.payload}).encode()
+        detail = f"{cloud}/{resource_type}/{resource_id} exists, and its platform does not tell whose it is"
+        return InvalidInputEvent(raw, "unknown_project", detail, cloud, event_id, self._platform, resource_type)
 
 
 def _rejection(resource: Resource, change: Change, outcome: Outcome) -> str:
