@@ -10,8 +10,7 @@ from tally.services import runs as run_services
 from tally.services.runs import PeriodRow
 from tally.store.database import Connection
 from tally.store.metering import queries as store
-from tally.store.metering.bills import BillRow
-from tally.store.metering.queries import LedgerFilter, RatedRow, RecordKey, RunKey, UsageRow
+from tally.store.metering.queries import BillRow, LedgerFilter, RatedRow, RecordKey, RunKey, UsageRow
 from tally.store.metering.runs import live_run
 
 
@@ -36,7 +35,10 @@ def list_bills(
     after: ProjectKey | None,
     limit: int,
 ) -> list[BillRow]:
-    """Return the next bills of a run after (cloud, project_id); to be seen by who may see the billed project."""
+    """Return the next bills of a run after (cloud, project_id); to be seen by who may see the billed project.
+
+    The documents of a page are not much longer than store.BYTES_OF_BILLS together: rows beyond have none.
+    """
     return store.bills(metering, run.id, wanted, visible=visible, after=after, limit=limit)
 
 

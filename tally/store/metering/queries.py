@@ -16,7 +16,6 @@ from psycopg.rows import class_row
 from tally.domain.principal import ProjectKey
 from tally.domain.run import Run, RunStatus
 from tally.store.database import Connection
-from tally.store.metering.bills import BillRow
 
 RecordKey = tuple[str, str, str, UUID]  # (cloud, resource_type, resource_id, id): the order of lists of records
 RunKey = tuple[datetime, UUID]  # (started_at, id)
@@ -30,6 +29,22 @@ class LedgerFilter:
     project_id: str | None = None
     resource_type: str | None = None
     resource_id: str | None = None
+
+
+class BillRow(NamedTuple):
+    """A bill; ``document`` is the JSON text of the ledger, or None where the page holds enough already."""
+
+    cloud: str
+    project_id: str
+    platform: str
+    total: Decimal
+    currency: str
+    document: str | None
+
+    @property
+    def key(self) -> ProjectKey:
+        """Its place in a list."""
+        return (self.cloud, self.project_id)
 
 
 class UsageRow(NamedTuple):
@@ -85,6 +100,8 @@ class RatedRow(NamedTuple):
         return (self.cloud, self.resource_type, self.resource_id, self.id)
 
 
+BYTES_OF_BILLS = 16 * 1024 * 1024  # a large customer's bill alone has some megabytes
+
 _RECORD_KEY = ("cloud", "resource_type", "resource_id", "id")
 
 
@@ -97,8 +114,14 @@ def bills(
     after: ProjectKey | None,
     limit: int,
 ) -> list[BillRow]:
-    """Return the next bills of a run after a key, in the order of (cloud, project_id) of the billed project."""
-    columns = ", ".join(f"t.{field.name}" for field in fields(BillRow))
+    """Return the next bills of a run after a key, in the order of (cloud, project_id) of the billed project.
+
+    The first has its document; so have those that follow until their documents are BYTES_OF_BILLS long.
+    """
+    in_order = "order by t.cloud, t.project_id rows unbounded preceding exclude current row"
+    before = f"coalesce(sum(octet_length(t.document)) over ({in_order}), 0)"
+    document = f"case when {before} < {BYTES_OF_BILLS} then t.document end"
+    columns = ", ".join(document if name == "document" else f"t.{name}" for name in BillRow._fields)
     rows = _page(connection, columns, "bills", ("cloud", "project_id"), run_id, wanted, visible, after, limit)
     return [BillRow(*row) for row in rows]
 
