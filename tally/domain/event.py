@@ -221,7 +221,7 @@ def parse_event(raw: Any, *, harmless: bool = False) -> Event:
     source = raw.get("source", "collector")
     if source not in SOURCES:
         raise InvalidEvent("invalid_event", "source is neither 'collector' nor 'reconciliation'")
-    texts = tuple(map(raw.get, TEXT_FIELDS))
+    texts: tuple[Any, ...] = tuple(map(raw.get, TEXT_FIELDS))
     if not (harmless and _are_short_texts(texts)):
         texts = tuple(_text(raw, name) for name in TEXT_FIELDS)
     event_id, event_type, platform, cloud, resource_type, resource_id, project_id = texts
@@ -257,7 +257,8 @@ def encode_event(event: Event) -> bytes:
 def content_hash(event: Event, payload: str | None = None) -> bytes:
     """Hash every field by value: 1 equals 1.0, and one instant is the same in every zone (rule 1).
 
-    ``payload`` is the canonical JSON of the payload, from who has it already. The id of a synthetic event says what was observed: seen again at another instant, it is the same (rule 9).
+    The id of a synthetic event says what was observed: seen again at another instant, it is the same (rule 9).
+    ``payload`` is the canonical JSON of the payload, from who has it already.
     """
     fields = (
         event.event_type,
@@ -413,4 +414,4 @@ _SEPARATOR = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
 _BRACKETS_AND_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_canonical_decimal)
-_quoted = json.encoder.encode_basestring  # type: ignore[attr-defined]
+_quoted = json.encoder.encode_basestring
