@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -234,7 +235,7 @@ def api(
 
     settings = Settings.from_environment()
     with installation.running(settings) as databases:
-        serve(settings, databases, host, development=development, say=terminal.err().print)
+        serve(settings, databases, host, development=development, say=partial(typer.echo, err=True))
 
 
 @app.command()
