@@ -1,6 +1,6 @@
 """Ingestion: from the bytes of a sender to stored events, an up-to-date projection and dead letters (rules 1 to 7).
 
-One chunk of a batch is one transaction, in which everybody takes locks in the same order: clouds, identities,
+One chunk of a batch is one transaction, in which everybody takes locks in the same order: registry, clouds, identities,
 resources, projection, dead letters. So any number of processes can bring the same events at once without a deadlock,
 and a chunk that fails leaves nothing behind: the sender repeats it, and what was stored is a duplicate.
 """
@@ -108,6 +108,10 @@ _Read = _Valid | _Dead | _Foreign | Outcome
 _Input = bytes | Element | Event | InvalidInputEvent
 
 
+class _RegistryMovedError(Exception):
+    """The inputs were judged by definitions that no longer hold: they are judged again. Nothing was stored."""
+
+
 @dataclass(slots=True)
 class _Memory:
     """What is remembered of a database from one batch to the next."""
@@ -174,11 +178,12 @@ class Ingest:
         return outcomes
 
     def _ingest_chunk(self, inputs: Sequence[_Input]) -> list[Outcome]:
-        registry = current_registry(self._connection)
-        if registry.version != self._memory.registry.version:
-            self._memory.registry, self._memory.rules = registry, PayloadRules()
         latest = self._clock() + self._clock_skew
-        return self._store([self._read(item, latest) for item in inputs])
+        while True:
+            try:
+                return self._store([self._read(item, latest) for item in inputs])
+            except _RegistryMovedError:
+                self._memory.registry, self._memory.rules = current_registry(self._connection), PayloadRules()
 
     def _read(self, item: _Input, latest: datetime) -> _Read:
         """Turn an input into an event that fits its type, or into what says why it does not."""
@@ -256,13 +261,15 @@ class Ingest:
         return outcomes
 
     def _store_in_transaction(self, items: list[_Read]) -> tuple[list[Outcome], Mapping[str, str]]:
+        batch_id = store.begin_batch(self._connection)
+        if registry_store.version(self._connection) != self._memory.registry.version:
+            raise _RegistryMovedError
         platforms = self._platforms_of(items)
         items = [_on_its_platform(item, platforms) for item in items]
         first: dict[Identity, NewEvent] = {}
         for item in items:
             if isinstance(item, _Valid):
                 first.setdefault(item.identity, item.new)
-        batch_id = store.begin_batch(self._connection)
         stored = store.store(self._connection, batch_id, list(first.values())) if first else 0
         before = self._stored_before(batch_id, items, () if stored == len(first) else first)
         projection.fold(

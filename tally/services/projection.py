@@ -1,16 +1,17 @@
 """The projection current_resources: folding new events into it, and replaying it from the events (rule 11)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tally.domain.event import Event
 from tally.domain.resource_type import Effect, Transition
 from tally.domain.timeline import Projection, Step, advance, in_order, replay, step_of
-from tally.services.registry import Registry, current_registry
+from tally.services.known_types import Registry, current_registry
 from tally.store.database import Connection
 from tally.store.json_text import write_json
 from tally.store.reporting import events as events_store
 from tally.store.reporting import projection as store
+from tally.store.reporting import registry as registry_store
 from tally.store.reporting.events import NewEvent, Resource
 
 RESOURCES_AT_ONCE = 500
@@ -55,20 +56,31 @@ def fold(connection: Connection, registry: Registry, new: Iterable[NewEvent]) ->
     )
 
 
-def rebuild(connection: Connection, cloud: str | None = None) -> int:
-    """Replay the projection, of one cloud or of all, and return how many rows it has.
+def rebuild(
+    connection: Connection,
+    cloud: str | None = None,
+    resource_type: str | None = None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> int:
+    """Replay the projection, of one cloud and one resource type or of all, and return how many rows it has.
 
-    Works in chunks of resources, each a transaction under the locks that ingestion takes: it can run beside ingestion
-    and be broken off at any time.
+    Works in chunks of resources, each a transaction under the locks that ingestion takes, and by the registry as it is
+    then: it can run beside ingestion and be broken off at any time. ``progress`` is told the resources of each chunk.
     """
-    registry = current_registry(connection)
     written = 0
     last: Resource = ("", "", "")
-    while chunk := store.resources_after(connection, last, cloud, RESOURCES_AT_ONCE):
+    while chunk := store.resources_after(connection, last, RESOURCES_AT_ONCE, cloud, resource_type):
         with connection.transaction():
-            written += _rebuild(connection, registry, chunk)
+            registry_store.hold(connection)
+            written += _rebuild(connection, current_registry(connection), chunk)
         last = chunk[-1]
+        progress(len(chunk))
     return written
+
+
+def size(connection: Connection, cloud: str | None = None) -> int:
+    """Return how many rows the projection has."""
+    return store.count(connection, cloud)
 
 
 def transition_of(registry: Registry, event: Event) -> Transition:

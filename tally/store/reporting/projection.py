@@ -105,8 +105,21 @@ def remove(connection: Connection, resources: Collection[Resource]) -> None:
     )
 
 
-def resources_after(connection: Connection, last: Resource, cloud: str | None, limit: int) -> list[Resource]:
-    """Return the next resources that have events or a row, in the order of the key."""
+def count(connection: Connection, cloud: str | None) -> int:
+    """Return how many rows there are, of one cloud or of all."""
+    row = connection.execute(
+        "select count(*) from reporting.current_resources where %(cloud)s::text is null or cloud = %(cloud)s",
+        {"cloud": cloud},
+        prepare=False,
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def resources_after(
+    connection: Connection, last: Resource, limit: int, cloud: str | None = None, resource_type: str | None = None
+) -> list[Resource]:
+    """Return the next resources that have events or a row, of one cloud and one type or of all, in key order."""
     found = connection.execute(
         """
         select cloud, resource_type, resource_id
@@ -116,6 +129,7 @@ def resources_after(connection: Connection, last: Resource, cloud: str | None, l
                 from reporting.events
                 where (cloud, resource_type, resource_id) > (%(last_cloud)s, %(last_type)s, %(last_id)s)
                     and (%(cloud)s::text is null or cloud = %(cloud)s::text)
+                    and (%(type)s::text is null or resource_type = %(type)s::text)
                 order by cloud, resource_type, resource_id
                 limit %(limit)s
             )
@@ -125,6 +139,7 @@ def resources_after(connection: Connection, last: Resource, cloud: str | None, l
                 from reporting.current_resources
                 where (cloud, resource_type, resource_id) > (%(last_cloud)s, %(last_type)s, %(last_id)s)
                     and (%(cloud)s::text is null or cloud = %(cloud)s::text)
+                    and (%(type)s::text is null or resource_type = %(type)s::text)
                 order by cloud, resource_type, resource_id
                 limit %(limit)s
             )
@@ -132,7 +147,14 @@ def resources_after(connection: Connection, last: Resource, cloud: str | None, l
         order by cloud, resource_type, resource_id
         limit %(limit)s
         """,
-        {"last_cloud": last[0], "last_type": last[1], "last_id": last[2], "cloud": cloud, "limit": limit},
+        {
+            "last_cloud": last[0],
+            "last_type": last[1],
+            "last_id": last[2],
+            "cloud": cloud,
+            "type": resource_type,
+            "limit": limit,
+        },
         prepare=False,
     ).fetchall()
     return [(row[0], row[1], row[2]) for row in found]
