@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -17,8 +19,10 @@ from tally import __version__, tables, terminal
 from tally.domain.errors import Refused
 from tally.domain.instants import format_instant, parse_instant
 from tally.domain.period import BillingPeriod
+from tally.domain.principal import Role, Scope
 from tally.services import bills as bill_service
 from tally.services import clouds as cloud_service
+from tally.services import credentials as credential_service
 from tally.services import finalize as finalize_service
 from tally.services import installation, orchestrator
 from tally.services import projects as project_service
@@ -43,6 +47,8 @@ project_app = typer.Typer(help="Register projects and say how they relate: who p
 app.add_typer(project_app, name="project")
 cloud_app = typer.Typer(help="Register the installations of platforms.", no_args_is_help=False)
 app.add_typer(cloud_app, name="cloud")
+credential_app = typer.Typer(help="Let collectors and other programs call the API.", no_args_is_help=False)
+app.add_typer(credential_app, name="credential")
 
 Period = Annotated[str, typer.Argument(metavar="PERIOD", help="A month such as 2026-03.", show_default=False)]
 Metadata = Annotated[str, typer.Option(help='A JSON object, such as \'{"cost_centre": "4711"}\'.', metavar="JSON")]
@@ -214,6 +220,24 @@ def up() -> None:
         orchestrator.up(settings, databases, terminal.out().print)
 
 
+@app.command(epilog="Examples:  tally api   |   tally api --host 0.0.0.0   |   tally api --development")
+def api(
+    host: Annotated[str, typer.Option(help="Address to listen on; the port is TALLY_API_PORT.")] = "127.0.0.1",
+    development: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--development", help="Without authentication, and for this machine only.")
+    ] = False,
+) -> None:
+    """Serve the Reporting API until Ctrl-C: events in; inventory, history, usage and bills out.
+
+    Callers need a token: tally credential create, or an OIDC issuer: docs/reference/security.md.
+    """
+    from tally.api.server import serve
+
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases:
+        serve(settings, databases, host, development=development, say=partial(typer.echo, err=True))
+
+
 @app.command()
 def demo() -> None:
     """Take in the example month, close it, and show its bills. Nothing is left running.
@@ -362,6 +386,78 @@ def cloud_list() -> None:
     """List the clouds and their platforms."""
     with _reporting() as (_, reporting):
         tables.clouds(terminal.out(), cloud_service.list_clouds(reporting))
+
+
+@credential_app.callback(invoke_without_command=True)
+def credential_root(context: typer.Context) -> None:
+    """Show the help where no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@credential_app.command(
+    "create",
+    epilog="Examples:  tally credential create collector-eu1 --role ingest --platform openstack --cloud os-prod-eu1 "
+    "> token   |   the same with --replaces ID --overlap-hours 24",
+)
+def credential_create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for: the actor of the audit log.")],
+    role: Annotated[
+        Role, typer.Option(metavar="ROLE", help="ingest (sends events), sync (starts reconciliations) or operator.")
+    ],
+    platform: Annotated[str, typer.Option(help="The platform of its cloud.")] = "",
+    cloud: Annotated[str, typer.Option(help="The one cloud that it is for; an operator has none.")] = "",
+    days: Annotated[int | None, typer.Option(help="Days until it expires; 365 if nothing is said.")] = None,
+    expires: Annotated[str, typer.Option(metavar="INSTANT", help="Or when: 2027-01-01T00:00:00Z.")] = "",
+    certificate: Annotated[
+        str, typer.Option(metavar="SUBJECT", help="Make no token: the subject of a certificate is the proof.")
+    ] = "",
+    replaces: Annotated[str, typer.Option(metavar="ID", help="The credential whose place it takes.")] = "",
+    overlap_hours: Annotated[int, typer.Option(min=0, max=744, help="Hours that the replaced one still holds.")] = 0,
+) -> None:
+    """Create a credential. Its token goes to standard output, once: nobody can show it again."""
+    if bool(platform) != bool(cloud):
+        raise typer.BadParameter("--platform and --cloud come together")
+    if days is not None and expires:
+        raise typer.BadParameter("--days and --expires say the same; give one")
+    now = terminal.now()
+    with _reporting() as (_, reporting):
+        created = credential_service.create_credential(
+            reporting,
+            name,
+            role,
+            Scope(platform, cloud) if cloud else None,
+            parse_instant(expires) if expires else credential_service.expiry(now, days),
+            terminal.actor(),
+            now,
+            subject=certificate or None,
+            replaces=replaces or None,
+            overlap=timedelta(hours=overlap_hours),
+        )
+    credential = created.credential
+    until = format_instant(credential.expires_at)
+    terminal.err().print(f"{credential.name} {credential.id} expires at {until}", markup=False, soft_wrap=True)
+    if created.token is not None:
+        terminal.err().print("Keep the token: it is shown this once. Send it as Authorization: Bearer <token>")
+        typer.echo(created.token)
+
+
+@credential_app.command("list")
+def credential_list() -> None:
+    """List the credentials, and whether each is accepted. No secret is shown: nobody but its owner has it."""
+    with _reporting() as (_, reporting):
+        tables.credentials(terminal.out(), credential_service.list_credentials(reporting), terminal.now())
+
+
+@credential_app.command("revoke", epilog="Example:  tally credential revoke 0123456789abcdef")
+def credential_revoke(
+    credential: Annotated[str, typer.Argument(metavar="ID", help="Its id, as tally credential list shows it.")],
+) -> None:
+    """Refuse a credential from the next request on, for ever. The same again changes nothing."""
+    with _reporting() as (_, reporting):
+        revoked = credential_service.revoke_credential(reporting, credential, terminal.actor(), terminal.now())
+    terminal.out().print(f"{revoked.name} {revoked.id} is revoked", markup=False)
 
 
 def _month(text: str) -> tuple[Settings, BillingPeriod]:

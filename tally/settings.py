@@ -61,6 +61,11 @@ SETTINGS = (
     Setting("TALLY_UNHEALTHY_SECONDS", "600", "How long the API may be unhealthy before /healthz fails"),
     Setting("TALLY_SYNC_MAX_DELETED_PERCENT", "10", "Share of the open resources of a cloud, and of each type, that "
             "one sync may close; 10 resources always"),
+    Setting("TALLY_VICTORIAMETRICS_URL", "", "URL of the VictoriaMetrics that holds sampled counters, such as "
+            "http://metrics.example.com:8428; empty: none is asked"),
+    Setting("TALLY_COUNTER_SOURCES", "", "File that says which counters it holds; needed with its URL"),
+    Setting("TALLY_COUNTER_MAX_GAP_SECONDS", "3600", "Longest span without a sample of a counter; a longer one is a "
+            "hole, which blocks finalization"),
 )
 
 
@@ -91,6 +96,9 @@ class Settings:
     trusted_proxies: tuple[Network, ...] = ()
     certificate_header: str = "X-Client-Certificate-Subject"
     sync_max_deleted_percent: int = 10
+    victoriametrics_url: str = field(default="", repr=False)
+    counter_sources: Path | None = None
+    counter_max_gap: timedelta = timedelta(hours=1)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -110,7 +118,7 @@ class Settings:
             try:
                 return convert(text)
             except (ValueError, InvalidInput) as error:
-                shown = name if convert is _url else f"{name}={text[:60]!r}"  # a URL holds a password
+                shown = name if convert in {_url, _metrics_url} else f"{name}={text[:60]!r}"  # a URL holds a password
                 faults.append(f"{shown}: {error}")
 
         values = {
@@ -137,9 +145,14 @@ class Settings:
             "api_max_batch_events": read("TALLY_API_MAX_BATCH_EVENTS", lambda text: _count(text, 100_000, least=1)),
             "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
             "sync_max_deleted_percent": read("TALLY_SYNC_MAX_DELETED_PERCENT", lambda text: _count(text, 100)),
+            "victoriametrics_url": read("TALLY_VICTORIAMETRICS_URL", _metrics_url),
+            "counter_sources": read("TALLY_COUNTER_SOURCES", _file),
+            "counter_max_gap": read("TALLY_COUNTER_MAX_GAP_SECONDS", _span),
         }
         if bool(values["oidc_issuer"]) != bool(values["oidc_audience"]):
             faults.append("TALLY_OIDC_ISSUER and TALLY_OIDC_AUDIENCE come together")
+        if bool(values["victoriametrics_url"]) != bool(values["counter_sources"]):
+            faults.append("TALLY_VICTORIAMETRICS_URL and TALLY_COUNTER_SOURCES come together")
         if faults:
             raise InvalidInput("settings: " + "; ".join(faults))
         return cls(**values)
@@ -150,6 +163,7 @@ HOURS_IN_TEN_YEARS = 87_600
 A_DAY = 86_400  # in seconds
 LAST_PORT = 65_535
 A_GIBIBYTE = 2**30
+MOST_GAP = 40 * A_DAY  # a sample a month is the least that can be metered
 
 # With a symmetric algorithm, or none, whoever knows the public key could sign.
 ASYMMETRIC = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
@@ -211,6 +225,28 @@ def _web_url(text: str) -> str:
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise ValueError("it has to begin with https://; http:// is for the machine itself alone")
     return text
+
+
+def _metrics_url(text: str) -> str:
+    """Accept the URL of a server of one's own network, with a path and a password if need be."""
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        good = bool(parts.hostname) and parts.scheme in {"http", "https"} and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good or parts.query or parts.fragment or not text.isprintable() or " " in text:
+        raise ValueError("not a URL such as http://metrics.example.com:8428")
+    return text
+
+
+def _file(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if text else None
+
+
+def _span(text: str) -> timedelta:
+    return timedelta(seconds=_count(text, MOST_GAP, least=1))
 
 
 def is_loopback(host: str) -> bool:

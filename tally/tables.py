@@ -15,6 +15,7 @@ from tally.domain.graph import Relation
 from tally.domain.instants import format_instant
 from tally.domain.project import Project
 from tally.domain.run import Finding, Run
+from tally.services.credentials import Credential
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
 from tally.services.runs import PeriodRow
@@ -121,6 +122,17 @@ def clouds(console: Console, rows: Sequence[CloudRow]) -> None:
     table = _table("Cloud", "Platform", "Registered")
     for row in rows:
         _add(table, row.cloud, row.platform, _instant(row.created_at))
+    _print(console, table)
+
+
+def credentials(console: Console, rows: Sequence[Credential], now: datetime) -> None:
+    """Credentials with what each is for, and whether it is accepted."""
+    table = _table("Name", "Role", "Cloud", "Proof", "Status", "Expires", "Created by", "Id", "Replaces")
+    for row in rows:
+        cloud = row.scope.cloud if row.scope else ""
+        proof, expires = row.subject or "token", _instant(row.expires_at)
+        made = row.created_by, row.id, row.replaces or ""
+        _add(table, row.name, row.role, cloud, proof, row.status(now), expires, *made)
     _print(console, table)
 
 

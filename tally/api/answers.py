@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from simplejson import RawJSON
 from starlette.responses import Response
 
 from tally.domain.instants import format_instant
@@ -32,3 +33,8 @@ class JsonAnswer(Response):
 def instant(moment: datetime | None) -> str | None:
     """Write an instant, or null."""
     return None if moment is None else format_instant(moment)
+
+
+def stored(text: str) -> RawJSON:
+    """Show a JSON text of the database as it is."""
+    return RawJSON(text)

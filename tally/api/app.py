@@ -7,6 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
@@ -14,19 +15,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tally.api import contract, routes
 from tally.api.dependencies import caller, known_parameters
+from tally.api.load import Limited
+from tally.api.loopback import LoopbackOnly
 from tally.api.problems import handle_problems
 from tally.api.state import State
 
 OPEN_TO_EVERYBODY = ("operation",)
 
 
-def create_app(open_state: Callable[[], AbstractContextManager[State]]) -> FastAPI:
-    """Make the application; ``open_state`` opens what its requests share, when it starts."""
+def create_app(open_state: Callable[[], AbstractContextManager[State]], *, loopback_only: bool = False) -> FastAPI:
+    """Make the application; ``open_state`` opens what its requests share, when it starts.
+
+    With ``loopback_only`` it refuses what is not addressed to this machine: a server without authentication needs that.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         opened = open_state()
-        app.state.tally = await run_in_threadpool(opened.__enter__)
+        app.state.tally = state = await run_in_threadpool(opened.__enter__)
+        current_default_thread_limiter().total_tokens = state.load.most_requests
         try:
             yield
         finally:
@@ -43,7 +50,10 @@ def create_app(open_state: Callable[[], AbstractContextManager[State]]) -> FastA
         guards = [] if name in OPEN_TO_EVERYBODY else [Depends(caller), Depends(known_parameters)]
         app.include_router(router, dependencies=guards)
     handle_problems(app)
-    app.add_middleware(Measured)
+    if loopback_only:
+        app.add_middleware(LoopbackOnly)
+    app.add_middleware(Limited)
+    app.add_middleware(Measured)  # the outermost: it sees what the others refuse
     return app
 
 

@@ -1,6 +1,6 @@
 """What handlers ask for: the caller, connections, the body. Declared as the types of their parameters."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -19,7 +19,7 @@ def operation_of(request: Request) -> Operation:
     return operations()[request.scope["route"].operation_id]
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuse query parameters that the contract does not know: a misspelt filter would show everything."""
     operation = operation_of(request)
     names = [name for name, _ in request.query_params.multi_items()]
@@ -47,36 +47,48 @@ def caller(request: Request) -> Principal:
     return principal
 
 
-def reporting(state: Annotated[State, Depends(state_of)]) -> Iterator[Connection]:
+async def in_process(request: Request) -> State:
+    """Return the state, without a thread: a dependency that is no coroutine gets one."""
+    return state_of(request)
+
+
+def reporting(state: Annotated[State, Depends(in_process)]) -> Iterator[Connection]:
     """A connection to the reporting database."""
     with state.reporting.connection() as connection:
         yield connection
 
 
-def metering(state: Annotated[State, Depends(state_of)]) -> Iterator[Connection]:
+def metering(state: Annotated[State, Depends(in_process)]) -> Iterator[Connection]:
     """A connection to the metering database."""
     with state.metering.connection() as connection:
         yield connection
 
 
-async def raw_body(request: Request, _: Annotated[Principal, Depends(caller)]) -> bytes:
+async def raw_body(request: Request, _: Annotated[Principal, Depends(caller)]) -> AsyncIterator[bytes]:
     """Read the body of a caller who may send one, as long as it is not too large.
 
     Raises:
-        Problem: 413 or 415; nothing of the body is kept.
+        Problem: 413 or 415; 503 if the bodies of other requests leave no room. Nothing of the body is kept.
     """
     check_media_type(request)
-    limit = state_of(request).settings.api_max_body_bytes
+    state = state_of(request)
+    limit = state.settings.api_max_body_bytes
     told = request.headers.get("content-length", "0")
     if told.isdecimal() and int(told) > limit:
         raise _too_large(limit)
     parts, length = [], 0
-    async for part in request.stream():
-        length += len(part)
-        if length > limit:
-            raise _too_large(limit)
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        async for part in request.stream():
+            if length + len(part) > limit:
+                raise _too_large(limit)
+            state.load.take(len(part))
+            length += len(part)
+            parts.append(part)
+        body = b"".join(parts)
+        parts.clear()
+        yield body
+    finally:
+        state.load.give_back(length)
 
 
 def media_type_of(request: Request) -> str:
@@ -114,7 +126,7 @@ def _too_large(limit: int) -> Problem:
     return Problem(413, "too-large", detail, {"Connection": "close"})
 
 
-InProcess = Annotated[State, Depends(state_of)]
+InProcess = Annotated[State, Depends(in_process)]
 Caller = Annotated[Principal, Depends(caller)]
 Reporting = Annotated[Connection, Depends(reporting)]
 Metering = Annotated[Connection, Depends(metering)]

@@ -12,6 +12,7 @@ from tally.services.late import finalized_periods
 from tally.store.database import Connection
 
 REMEMBERED = timedelta(seconds=30)
+_PATIENCE = 1  # seconds; what is named is worth no more to a sender
 
 
 class FinalizedPeriods:
@@ -24,12 +25,14 @@ class FinalizedPeriods:
         self._periods: list[FinalizedPeriod] = []
 
     def all(self) -> list[FinalizedPeriod]:
-        """Return them, as they were at most half a minute ago."""
-        with self._lock:
-            if time.monotonic() - self._read_at > REMEMBERED.total_seconds():
+        """Return them, as they were at most half a minute ago; while one request reads them, others do not wait."""
+        if time.monotonic() - self._read_at > REMEMBERED.total_seconds() and self._lock.acquire(blocking=False):
+            try:
                 self._periods = self._read()
                 self._read_at = time.monotonic()
-            return self._periods
+            finally:
+                self._lock.release()
+        return self._periods
 
     def changed_by(self, moment: datetime) -> list[str]:
         """Return those that an event of this instant may change: the ones that had not ended by then."""
@@ -37,7 +40,7 @@ class FinalizedPeriods:
 
     def _read(self) -> list[FinalizedPeriod]:
         try:
-            with self._metering.connection() as connection:
+            with self._metering.connection(timeout=_PATIENCE) as connection:
                 return finalized_periods(connection)
         except (psycopg.Error, PoolTimeout):
             return self._periods

@@ -1,55 +1,126 @@
 """The metrics of the API in Prometheus' text format; names and labels are listed in docs/reference/metrics.md.
 
-Where several processes serve, `tally api` names a directory to prometheus_client, in which their values add up.
+Where processes serve together, `tally api` names a directory to prometheus_client: in its files their values add up,
+and stay when one of them dies. A value is a write into a mapped file, so events are counted by batch, not one by one.
+
+No label holds what a caller made up: operations are those of the contract, reasons a closed list, and of the clouds
+that nothing was accepted from only the first few have a series of their own.
 """
 
 import os
+from collections import Counter as Count
 from collections.abc import Sequence
 from datetime import datetime
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from tally.domain.event import Event
 from tally.services.ingest import Outcome
+from tally.services.reconcile import SyncReport
 
 SEVERAL_PROCESSES = "PROMETHEUS_MULTIPROC_DIR"
+REASONS = frozenset(
+    {
+        "clock_skew",
+        "event_id_conflict",
+        "forbidden",
+        "invalid_event",
+        "invalid_json",
+        "invalid_size",
+        "invalid_state",
+        "invalid_timestamp",
+        "invalid_usage",
+        "not_storable",
+        "number_out_of_range",
+        "platform_mismatch",
+        "too_large",
+        "unknown_event_type",
+        "unknown_resource_type",
+    }
+)
+OTHER = "other"
+STRANGE_CLOUDS = 100  # of one process, without an accepted event
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LAG_SECONDS = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0, 30 * 86_400.0)
+_EVENTS = (1.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0)
+
+_Series = tuple[str, str, str, str]  # platform, cloud, resource type, event type
 
 
 class Metrics:
     """What one process counts."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        # The name is the seed's: a Counter would add _total to it.
-        self._events = Gauge(
-            "event_count",
-            "Events accepted",
-            ["platform", "cloud", "resource_type", "event_type"],
-            registry=registry,
-            multiprocess_mode="sum",
+        self._registry = CollectorRegistry()
+        self._lock = Lock()
+        self._newest: dict[str, datetime] = {}  # of each cloud with an accepted event
+        self._strange: set[str] = set()
+        # These names are the seed's: a Counter would add _total to them.
+        self._events = self._total("event_count", "Events accepted", "platform", "cloud", "resource_type", "event_type")
+        self._reconciled = self._total(
+            "sync_resources_reconciled", "Resources that reconciliation created, updated or deleted", "cloud"
         )
-        self._deduplicated = Counter("events_deduplicated", "Events known already", ["cloud"], registry=registry)
-        self._rejected = Counter("events_rejected", "Events rejected", ["cloud", "reason"], registry=registry)
-        self._latency = Histogram(
-            "http_request_duration_seconds",
-            "Time to answer a request",
-            ["operation", "status"],
-            registry=registry,
+        self._sync_errors = self._total("sync_errors", "Listings not compared, and syncs that failed", "cloud")
+        self._deduplicated = self._counter("events_deduplicated", "Events that were known already", "cloud")
+        self._rejected = self._counter("events_rejected", "Events rejected", "cloud", "reason")
+        self._last_event = Gauge(
+            "last_event_timestamp_seconds",
+            "Timestamp of the newest event accepted",
+            ["cloud"],
+            registry=self._registry,
+            multiprocess_mode="max",
+        )
+        self._lag = self._histogram(
+            "ingest_lag_seconds",
+            "Time from the timestamp of the newest event that a batch brought of a cloud until it was received",
+            _LAG_SECONDS,
+            "cloud",
+        )
+        self._batch = self._histogram("ingest_batch_events", "Events in one batch", _EVENTS)
+        self._latency = self._histogram(
+            "http_request_duration_seconds", "Time to answer a request", _SECONDS, "operation", "status"
         )
 
-    def ingested(self, outcomes: Sequence[Outcome], now: datetime) -> None:  # noqa: ARG002
-        """Count what became of events."""
+    def ingested(self, outcomes: Sequence[Outcome], now: datetime) -> None:
+        """Count what became of the events of a batch that was received ``now``."""
+        accepted: Count[_Series] = Count()
+        deduplicated: Count[str] = Count()
+        rejected: Count[tuple[str, str]] = Count()
+        newest: dict[str, datetime] = {}
         for outcome in outcomes:
             event = outcome.event
-            if outcome.status == "accepted" and event is not None:
-                self._events.labels(event.platform, event.cloud, event.resource_type, event.event_type).inc()
-            elif outcome.status == "deduplicated":
-                self._deduplicated.labels(event.cloud if event else "").inc()
+            cloud = event.cloud if event else ""
+            if outcome.status == "rejected":
+                rejected[cloud, outcome.reason if outcome.reason in REASONS else OTHER] += 1
+            elif outcome.status == "deduplicated" or event is None:
+                deduplicated[cloud] += 1
             else:
-                self._rejected.labels(event.cloud if event else "", outcome.reason).inc()
+                accepted[_series(event)] += 1
+                newest[cloud] = max(newest.get(cloud, event.timestamp), event.timestamp)
+        self._note_newest(newest, now)
+        for series, number in accepted.items():
+            self._events.labels(*series).inc(number)
+        for cloud, number in deduplicated.items():
+            self._deduplicated.labels(self._bounded(cloud)).inc(number)
+        for (cloud, reason), number in rejected.items():
+            self._rejected.labels(self._bounded(cloud), reason).inc(number)
+        self._batch.observe(len(outcomes))
+
+    def synced(self, report: SyncReport) -> None:
+        """Count what a sync did, and the listings that it could not compare."""
+        written = sum(report.total(number) for number in ("created", "updated", "deleted"))
+        self._reconciled.labels(report.cloud).inc(written)
+        self.sync_failed(report.cloud, sum(listing.status != "compared" for listing in report.listings))
+
+    def sync_failed(self, cloud: str, errors: int = 1) -> None:
+        """Count what went wrong with the syncs of a cloud that is registered."""
+        self._sync_errors.labels(cloud).inc(errors)
 
     def answered(self, operation: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request by the id of its operation."""
         self._latency.labels(operation, str(status)).observe(seconds)
 
     def text(self) -> bytes:
@@ -59,3 +130,34 @@ class Metrics:
         everything = CollectorRegistry()
         MultiProcessCollector(everything)  # type: ignore[no-untyped-call]
         return generate_latest(everything)
+
+    def _note_newest(self, newest: dict[str, datetime], now: datetime) -> None:
+        for cloud, moment in newest.items():
+            self._lag.labels(cloud).observe(max(0.0, (now - moment).total_seconds()))
+            with self._lock:
+                if cloud not in self._newest or self._newest[cloud] < moment:
+                    self._newest[cloud] = moment
+                    self._last_event.labels(cloud).set(moment.timestamp())
+
+    def _bounded(self, cloud: str) -> str:
+        """Return the label of a cloud: its name, unless too many were made up."""
+        with self._lock:
+            if not cloud or cloud in self._newest or cloud in self._strange:
+                return cloud
+            if len(self._strange) >= STRANGE_CLOUDS:
+                return OTHER
+            self._strange.add(cloud)
+        return cloud
+
+    def _total(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry, multiprocess_mode="sum")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, registry=self._registry, buckets=buckets)
+
+
+def _series(event: Event) -> _Series:
+    return event.platform, event.cloud, event.resource_type, event.event_type

@@ -5,7 +5,8 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from tally.domain.errors import InvalidInput
 from tally.domain.event import MAX_TEXT_BYTES
@@ -27,18 +28,26 @@ def _instant(text: object) -> datetime:
         raise ValueError(str(error)) from None
 
 
+class _AnyText(StringConvertor):
+    """A part of a path that may hold slashes and line breaks: ``{name:any}``; ``path`` would end at a line break."""
+
+    regex = r"[\s\S]+"
+
+
+register_url_convertor("any", _AnyText())
+
 NAME = r"^[^\u0000]+$"
 MONTH = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
 
-_Name = Annotated[str, AfterValidator(_name)]
+_Name = Annotated[str, Field(pattern=NAME), AfterValidator(_name)]
 _Instant = Annotated[
     datetime,
     BeforeValidator(_instant),
     WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 64}),
 ]
 
-NameFilter = Annotated[_Name | None, Query(min_length=1, max_length=512, pattern=NAME)]
-NameInPath = Annotated[_Name, Path(min_length=1, max_length=512, pattern=NAME)]
+NameFilter = Annotated[_Name | None, Query(min_length=1, max_length=512)]
+NameInPath = Annotated[_Name, Path(min_length=1, max_length=512)]
 IdInPath = Annotated[UUID, Path()]
 RowInPath = Annotated[int, Path(ge=1, le=2**63 - 1)]
 InstantFilter = Annotated[_Instant | None, Query()]

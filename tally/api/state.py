@@ -12,6 +12,7 @@ from psycopg_pool import ConnectionPool
 from tally.api.auth.caller import Authenticator
 from tally.api.finalized import FinalizedPeriods
 from tally.api.health import Health
+from tally.api.load import Load
 from tally.api.metrics import Metrics
 from tally.services.installation import Databases
 from tally.settings import Settings
@@ -33,6 +34,7 @@ class State:
     metrics: Metrics
     finalized: FinalizedPeriods
     health: Health
+    load: Load
 
 
 def state_of(request: Request) -> State:
@@ -49,10 +51,22 @@ def open_state(
     authenticator: Authenticator,
     adapters: Mapping[str, AdapterFactory],
 ) -> Iterator[State]:
-    """Open the connections for a block."""
+    """Open the connections, and watch the health, for a block."""
+    health = Health(databases.reporting_url, adapters, settings.unhealthy_after)
     with (
         pool(databases.reporting_url, settings.api_connections) as reporting,
         pool(databases.metering_url, settings.api_connections) as metering,
+        health.watching(),
     ):
-        finalized, health = FinalizedPeriods(metering), Health(reporting, settings.unhealthy_after)
-        yield State(settings, clock, reporting, metering, authenticator, adapters, Metrics(), finalized, health)
+        yield State(
+            settings,
+            clock,
+            reporting,
+            metering,
+            authenticator,
+            adapters,
+            Metrics(),
+            FinalizedPeriods(metering),
+            health,
+            Load.of(settings),
+        )

@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from tally.domain.errors import InvalidInput, NotFound, Refused
-from tally.domain.event import MAX_TEXT_BYTES
 from tally.domain.instants import format_instant
 from tally.domain.principal import Principal, Role, Scope
+from tally.services.clouds import register_cloud
 from tally.store.database import Connection
 from tally.store.reporting import audit
 from tally.store.reporting import credentials as store
-from tally.store.reporting import registry as registry_store
 
 TOKEN_PREFIX = "tally_"  # noqa: S105 - what a token begins with is no secret
 ROLES = (Role.INGEST, Role.SYNC, Role.OPERATOR)  # read_all and consumer are persons and services of the OIDC issuer
 MAX_LIFE = timedelta(days=3660)
 MAX_OVERLAP = timedelta(days=31)
+DEFAULT_DAYS = 365
 
 _TOKEN = re.compile(r"tally_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -77,6 +77,18 @@ class Created:
     token: str | None = field(repr=False)
 
 
+def expiry(now: datetime, days: int | None) -> datetime:
+    """Return the instant ``days`` from now; no credential lasts for ever.
+
+    Raises:
+        InvalidInput: if that is in the past, or too far ahead.
+    """
+    length = DEFAULT_DAYS if days is None else days
+    if not 0 < length <= MAX_LIFE.days:
+        raise InvalidInput(f"a credential lasts for 1 to {MAX_LIFE.days} days, not {length}")
+    return now + timedelta(days=length)
+
+
 def create_credential(
     connection: Connection,
     name: str,
@@ -111,7 +123,7 @@ def create_credential(
     with connection.transaction():
         store.lock(connection)
         if scope is not None:
-            _claim_cloud(connection, scope)
+            register_cloud(connection, scope.platform, scope.cloud, actor)
         if replaces is not None:
             _replace(connection, replaces, credential, now + overlap, actor, now)
         _refuse_used_name(connection, credential, now)
@@ -179,8 +191,6 @@ def _check(
         raise InvalidInput(f"a credential has the role {', '.join(ROLES)}; {role} comes from the OIDC issuer")
     if (role is Role.OPERATOR) != (scope is None):
         raise InvalidInput("a credential for ingest or sync names its platform and cloud, one for an operator neither")
-    if scope is not None and not all(_is_text(text, MAX_TEXT_BYTES) for text in scope):
-        raise InvalidInput(f"a platform or cloud is empty, longer than {MAX_TEXT_BYTES} bytes or holds what is no text")
     if subject is not None and not _is_text(subject, _MAX_SUBJECT_BYTES):
         raise InvalidInput(f"a subject is empty, longer than {_MAX_SUBJECT_BYTES} bytes or holds what no header can")
     if expires_at.tzinfo is None:
@@ -194,17 +204,6 @@ def _check(
 def _is_text(text: str, most: int) -> bool:
     """Whether a text can stand in a header and in the database: printable, without blanks at its ends."""
     return text.isprintable() and text == text.strip() and 0 < len(text.encode("utf-8", "replace")) <= most
-
-
-def _claim_cloud(connection: Connection, scope: Scope) -> None:
-    """A cloud keeps its platform for ever: a misspelt one would turn away all its events."""
-    known = sorted({row.platform for row in registry_store.definitions(connection)})
-    if scope.platform not in known:
-        raise InvalidInput(f"{scope.platform[:60]!r} is not a platform; the registry knows {', '.join(known)}")
-    registry_store.register_clouds(connection, {scope.cloud: scope.platform})
-    registered = registry_store.platforms(connection, [scope.cloud])[scope.cloud]
-    if registered != scope.platform:
-        raise Refused(f"cloud {scope.cloud}", [f"it belongs to the platform {registered}, not to {scope.platform}"])
 
 
 def _refuse_used_name(connection: Connection, new: Credential, now: datetime) -> None:

@@ -1,6 +1,6 @@
 """Ingestion: from the bytes of a sender to stored events, an up-to-date projection and dead letters (rules 1 to 7).
 
-One chunk of a batch is one transaction, in which everybody takes locks in the same order: clouds, identities,
+One chunk of a batch is one transaction, in which everybody takes locks in the same order: registry, clouds, identities,
 resources, projection, dead letters. So any number of processes can bring the same events at once without a deadlock,
 and a chunk that fails leaves nothing behind: the sender repeats it, and what was stored is a duplicate.
 """
@@ -25,9 +25,11 @@ from tally.domain.event import (
     content_hash,
     decode_element,
     encode_event,
+    plain_json,
 )
 from tally.domain.instants import format_instant
 from tally.domain.principal import Scope
+from tally.domain.resource_type import Transition
 from tally.services import projection
 from tally.services.registry import Registry, current_registry
 from tally.services.validation import PayloadRules
@@ -50,7 +52,7 @@ Status = Literal["accepted", "deduplicated", "rejected"]
 STATUSES: tuple[Status, ...] = ("accepted", "deduplicated", "rejected")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What became of one input. ``reason`` is a stable word and ``detail`` one line, both only of a rejection.
 
@@ -83,10 +85,8 @@ class _Valid(NamedTuple):
 
     raw: bytes
     new: NewEvent
-
-    @property
-    def identity(self) -> Identity:
-        return (self.new.event.cloud, self.new.event.event_id)
+    transition: Transition
+    identity: Identity
 
 
 class _Dead(NamedTuple):
@@ -106,6 +106,10 @@ class _Foreign(NamedTuple):
 
 _Read = _Valid | _Dead | _Foreign | Outcome
 _Input = bytes | Element | Event | InvalidInputEvent
+
+
+class _RegistryMovedError(Exception):
+    """The inputs were judged by definitions that no longer hold: they are judged again. Nothing was stored."""
 
 
 @dataclass(slots=True)
@@ -174,11 +178,12 @@ class Ingest:
         return outcomes
 
     def _ingest_chunk(self, inputs: Sequence[_Input]) -> list[Outcome]:
-        registry = current_registry(self._connection)
-        if registry.version != self._memory.registry.version:
-            self._memory.registry, self._memory.rules = registry, PayloadRules()
         latest = self._clock() + self._clock_skew
-        return self._store([self._read(item, latest) for item in inputs])
+        while True:
+            try:
+                return self._store([self._read(item, latest) for item in inputs])
+            except _RegistryMovedError:
+                self._memory.registry, self._memory.rules = current_registry(self._connection), PayloadRules()
 
     def _read(self, item: _Input, latest: datetime) -> _Read:
         """Turn an input into an event that fits its type, or into what says why it does not."""
@@ -197,12 +202,12 @@ class Ingest:
             return self._unreadable(_no_event(element, error))
         if self._scope is not None and (event.platform, event.cloud) != self._scope:
             return _foreign(event.platform, event.cloud, event.event_id, self._scope)
-        valid = _Valid(element.raw, NewEvent(event, content_hash(event), write_json(event.payload)))
+        new = _new(event)
         try:
-            self._check(event, latest)
+            transition = self._check(event, latest)
         except InvalidEvent as error:
-            return _refused(valid, error.reason, error.detail)
-        return valid
+            return _refused(element.raw, new, error.reason, error.detail)
+        return _Valid(element.raw, new, transition, (event.cloud, event.event_id))
 
     def _unreadable(self, item: InvalidInputEvent) -> _Read:
         """Keep what is no event under the names that it claims, or under those of its sender's cloud."""
@@ -229,8 +234,9 @@ class Ingest:
             )
         )
 
-    def _check(self, event: Event, latest: datetime) -> None:
-        resource_type = self._memory.registry.get((event.platform, event.resource_type))
+    def _check(self, event: Event, latest: datetime) -> Transition:
+        """Return what an event does, if it fits its type and its time has come."""
+        resource_type = self._memory.registry.types.get((event.platform, event.resource_type))
         if resource_type is None:
             name = f"{event.platform}.{event.resource_type}"
             raise InvalidEvent("unknown_resource_type", f"{name!r} is not in the registry; register it, then replay")
@@ -239,6 +245,7 @@ class Ingest:
         if event.timestamp > latest:
             stamp, limit = format_instant(event.timestamp), format_instant(latest)
             raise InvalidEvent("clock_skew", f"stamped {stamp}, in the future: {limit} is the latest by our clock")
+        return transition
 
     def _store(self, items: list[_Read]) -> list[Outcome]:
         try:
@@ -251,24 +258,26 @@ class Ingest:
                 return self._store(items[:middle]) + self._store(items[middle:])
             if not isinstance(items[0], _Valid):
                 raise
-            return self._store([_refused(items[0], "not_storable", str(error).splitlines()[0])])
+            return self._store([_refused(items[0].raw, items[0].new, "not_storable", str(error).splitlines()[0])])
         self._memory.platforms |= platforms
         return outcomes
 
     def _store_in_transaction(self, items: list[_Read]) -> tuple[list[Outcome], Mapping[str, str]]:
+        batch_id = store.begin_batch(self._connection)
+        if registry_store.version(self._connection) != self._memory.registry.version:
+            raise _RegistryMovedError
         platforms = self._platforms_of(items)
         items = [_on_its_platform(item, platforms) for item in items]
-        first: dict[Identity, NewEvent] = {}
+        first: dict[Identity, _Valid] = {}
         for item in items:
             if isinstance(item, _Valid):
-                first.setdefault(item.identity, item.new)
-        batch_id = store.begin_batch(self._connection)
-        stored = store.store(self._connection, batch_id, list(first.values())) if first else 0
+                first.setdefault(item.identity, item)
+        stored = store.store(self._connection, batch_id, [item.new for item in first.values()]) if first else 0
         before = self._stored_before(batch_id, items, () if stored == len(first) else first)
         projection.fold(
             self._connection,
             self._memory.registry,
-            [new for identity, new in first.items() if identity not in before],
+            [(item.new.event, item.transition) for identity, item in first.items() if identity not in before],
         )
         judged = [_judge(item, first, before) for item in items]
         rejected.add(self._connection, [item.letter for item in judged if isinstance(item, _Dead)])
@@ -282,7 +291,8 @@ class Ingest:
         told: dict[str, str] = {}
         for item in items:
             if isinstance(item, _Valid):
-                told.setdefault(item.new.event.cloud, item.new.event.platform)
+                event = item.new.event
+                told.setdefault(event.cloud, event.platform)
         known = self._memory.platforms
         unseen = {cloud: told[cloud] for cloud in sorted(told.keys() - known.keys())}
         found = registry_store.platforms(self._connection, unseen) if unseen else {}
@@ -326,11 +336,11 @@ def _on_its_platform(item: _Read, platforms: Mapping[str, str]) -> _Read:
         platform = platforms[event.cloud]
         if platform != event.platform:
             detail = f"{event.cloud!r} is a cloud of {platform!r}, not of {event.platform!r}"
-            return _refused(item, "platform_mismatch", detail)
+            return _refused(item.raw, item.new, "platform_mismatch", detail)
     return item
 
 
-def _judge(item: _Read, first: Mapping[Identity, NewEvent], before: Mapping[Identity, bytes]) -> _Read:
+def _judge(item: _Read, first: Mapping[Identity, _Valid], before: Mapping[Identity, bytes]) -> _Read:
     """Tell what became of an input: new, a duplicate, a conflict, or a dead letter (rule 1)."""
     if isinstance(item, _Dead):
         # What was taken once is no news, even if the rules have changed since and would refuse it now.
@@ -341,11 +351,12 @@ def _judge(item: _Read, first: Mapping[Identity, NewEvent], before: Mapping[Iden
     if not isinstance(item, _Valid):
         return item
     new, identity = item.new, item.identity
-    if identity not in before and first[identity] is new:
-        return Outcome("accepted", new.event.event_id, event=new.event)
-    if new.content_hash == before.get(identity, first[identity].content_hash):
-        return Outcome("deduplicated", new.event.event_id, event=new.event)
-    return _refused(item, "event_id_conflict", f"{new.event.cloud!r} has sent this event_id with other content")
+    event = new.event
+    if identity not in before and first[identity] is item:
+        return Outcome("accepted", event.event_id, "", "", event)
+    if new.content_hash == before.get(identity, first[identity].new.content_hash):
+        return Outcome("deduplicated", event.event_id, "", "", event)
+    return _refused(item.raw, new, "event_id_conflict", f"{event.cloud!r} has sent this event_id with other content")
 
 
 def _outcome(item: _Read) -> Outcome:
@@ -358,15 +369,22 @@ def _outcome(item: _Read) -> Outcome:
     return Outcome("rejected", letter.event_id, letter.reason, letter.detail, item.event)
 
 
-def _refused(item: _Valid, reason: str, detail: str) -> _Dead:
-    event = item.new.event
+def _new(event: Event) -> NewEvent:
+    plain = plain_json(event.payload)
+    if plain is not None:
+        return NewEvent(event, content_hash(event, plain), plain)
+    return NewEvent(event, content_hash(event), write_json(event.payload))
+
+
+def _refused(raw: bytes, new: NewEvent, reason: str, detail: str) -> _Dead:
+    event = new.event
     letter = DeadLetter(
         cloud=event.cloud,
         event_id=event.event_id,
-        content_hash=item.new.content_hash,
+        content_hash=new.content_hash,
         reason=reason,
         detail=_one_line(detail),
-        raw=item.raw,
+        raw=raw,
         platform=event.platform,
         resource_type=event.resource_type,
     )

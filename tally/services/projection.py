@@ -1,79 +1,94 @@
 """The projection current_resources: folding new events into it, and replaying it from the events (rule 11)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tally.domain.event import Event
 from tally.domain.resource_type import Effect, Transition
 from tally.domain.timeline import Projection, Step, advance, in_order, replay, step_of
-from tally.services.registry import Registry, current_registry
+from tally.services.known_types import Registry, current_registry
 from tally.store.database import Connection
 from tally.store.json_text import write_json
 from tally.store.reporting import events as events_store
 from tally.store.reporting import projection as store
-from tally.store.reporting.events import NewEvent, Resource
+from tally.store.reporting import registry as registry_store
+from tally.store.reporting.events import Resource
 
 RESOURCES_AT_ONCE = 500
 
 _IGNORED = Transition(Effect.IGNORE)
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
-    """What a batch brings to one resource."""
-
-    platform: str
-    steps: list[Step]
-
-
-def fold(connection: Connection, registry: Registry, new: Iterable[NewEvent]) -> None:
+def fold(connection: Connection, registry: Registry, new: Iterable[tuple[Event, Transition]]) -> None:
     """Bring the rows of the resources of stored events up to date, in the transaction that stored them.
 
     Steps that come after all others are applied on top of the row; any other order replays the resource's history.
     """
-    payloads: dict[tuple[str, str], str] = {}
-    news: dict[Resource, _News] = {}
-    for event, _, payload in new:
-        step = step_of(event, transition_of(registry, event))
-        if step.effect is not Effect.IGNORE:
-            payloads[event.cloud, event.event_id] = payload
-            news.setdefault(event.resource, _News(event.platform, [])).steps.append(step)
+    news: dict[Resource, list[Step]] = {}
+    platforms: dict[str, str] = {}
+    for event, transition in new:
+        if transition.effect is not Effect.IGNORE:
+            news.setdefault(event.resource, []).append(step_of(event, transition))
+            platforms[event.cloud] = event.platform
     if not news:
         return
     store.lock(connection, news)
-    rows = store.rows(connection, news)
-    folded = {resource: _advanced(rows.get(resource), brought.steps) for resource, brought in news.items()}
-    late = [resource for resource, projection in folded.items() if projection is None]
-    folded |= {resource: _replayed(registry, history) for resource, history in _histories(connection, late).items()}
+    stored = store.rows_to_advance(connection, news)
+    advanced: list[store.AdvancedRow] = []
+    folded: dict[Resource, Projection | None] = {}
+    late: list[Resource] = []
+    for resource, steps in news.items():
+        row = stored.get(resource)
+        if len(steps) > 1:
+            steps.sort(key=lambda step: step.order)
+        if row is None:
+            folded[resource] = replay(steps)  # they are its whole history
+        elif in_order(row.projection, steps):
+            advanced.append(_advanced(row, steps))
+        else:
+            late.append(resource)
+    for resource, history in _histories(connection, late).items():
+        folded[resource] = _replayed(registry, history)
+    store.advance(connection, advanced)
     store.write(
         connection,
         [
-            _row(resource, news[resource].platform, projection, payloads)
+            store.ProjectionRow(resource, platforms[resource[0]], projection, write_json(projection.size))
             for resource, projection in sorted(folded.items())
             if projection is not None
         ],
     )
 
 
-def rebuild(connection: Connection, cloud: str | None = None) -> int:
-    """Replay the projection, of one cloud or of all, and return how many rows it has.
+def rebuild(
+    connection: Connection,
+    cloud: str | None = None,
+    resource_type: str | None = None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> int:
+    """Replay the projection, of one cloud and one resource type or of all, and return how many rows it has.
 
-    Works in chunks of resources, each a transaction under the locks that ingestion takes: it can run beside ingestion
-    and be broken off at any time.
+    Works in chunks of resources, each a transaction under the locks that ingestion takes, and by the registry as it is
+    then: it can run beside ingestion and be broken off at any time. ``progress`` is told the resources of each chunk.
     """
-    registry = current_registry(connection)
     written = 0
     last: Resource = ("", "", "")
-    while chunk := store.resources_after(connection, last, cloud, RESOURCES_AT_ONCE):
+    while chunk := store.resources_after(connection, last, RESOURCES_AT_ONCE, cloud, resource_type):
         with connection.transaction():
-            written += _rebuild(connection, registry, chunk)
+            registry_store.hold(connection)
+            written += _rebuild(connection, current_registry(connection), chunk)
         last = chunk[-1]
+        progress(len(chunk))
     return written
+
+
+def size(connection: Connection, cloud: str | None = None) -> int:
+    """Return how many rows the projection has."""
+    return store.count(connection, cloud)
 
 
 def transition_of(registry: Registry, event: Event) -> Transition:
     """Return what a stored event does; one whose type the registry no longer knows does nothing to the projection."""
-    resource_type = registry.get((event.platform, event.resource_type))
+    resource_type = registry.types.get((event.platform, event.resource_type))
     return _IGNORED if resource_type is None else resource_type.lifecycle.get(event.event_type, _IGNORED)
 
 
@@ -83,7 +98,8 @@ def _rebuild(connection: Connection, registry: Registry, resources: Sequence[Res
     for resource, history in _histories(connection, resources).items():
         projection = _replayed(registry, history)
         if projection is not None:
-            rows.append(_row(resource, history[0].platform, projection, {}))
+            size = write_json(projection.size)
+            rows.append(store.ProjectionRow(resource, history[0].platform, projection, size))
     kept = {row.resource for row in rows}
     store.remove(connection, [resource for resource in resources if resource not in kept])
     store.write(connection, rows)
@@ -94,25 +110,13 @@ def _histories(connection: Connection, resources: Sequence[Resource]) -> Mapping
     return events_store.histories(connection, resources) if resources else {}
 
 
-def _advanced(row: Projection | None, steps: list[Step]) -> Projection | None:
-    """Apply steps on top of a row; None if only the history can tell. Without a row, they are the whole history."""
-    if row is None:
-        return replay(steps)
-    if len(steps) > 1:
-        steps = sorted(steps, key=lambda step: step.order)
-    if not in_order(row, steps):
-        return None
+def _advanced(row: store.StoredRow, steps: Iterable[Step]) -> store.AdvancedRow:
+    projection = row.projection
     for step in steps:
-        row = advance(row, step)
-    return row
+        projection = advance(projection, step)
+    size = None if projection.size is store.SIZE_AS_STORED else write_json(projection.size)
+    return store.AdvancedRow(row.place, projection, size)
 
 
 def _replayed(registry: Registry, history: Iterable[Event]) -> Projection | None:
     return replay(step_of(event, transition_of(registry, event)) for event in history)
-
-
-def _row(
-    resource: Resource, platform: str, projection: Projection, payloads: Mapping[tuple[str, str], str]
-) -> store.ProjectionRow:
-    payload = payloads.get((resource[0], projection.last_event_id)) or write_json(projection.last_payload)
-    return store.ProjectionRow(resource, platform, projection, write_json(projection.size), payload)

@@ -1,69 +1,84 @@
-"""The registry of resource types: loading those that Tally ships, adding an operator's, and reading the whole (rule 6).
+"""The registry of resource types: loading those that Tally ships, adding an operator's, and listing them (rule 6).
 
-How an event is judged by a type does not belong here.
+How an event is judged by a type does not belong here, nor what a new definition does to stored events
+(invalidation.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidEvent, InvalidInput, NotFound, Refused
+from tally.domain.event import check_value
 from tally.domain.resource_type import ResourceType, definition_hash, exact
+from tally.services import projection
+from tally.services.invalidation import changed_transitions, find_invalidated
+from tally.services.known_types import Key, Registry, current_registry, type_of
+from tally.services.size_schema import check_schema
 from tally.store.database import Connection
-from tally.store.reporting import audit
+from tally.store.reporting import audit, stored_payloads
 from tally.store.reporting import registry as store
+from tally.store.reporting.registry import DefinitionRow
 
-Key = tuple[str, str]  # (platform, resource_type)
-
-
-@dataclass(frozen=True)
-class Registry(Mapping[Key, ResourceType]):
-    """All resource types as of one version of the registry, by (platform, resource_type)."""
-
-    version: int
-    types: Mapping[Key, ResourceType]
-
-    def __getitem__(self, key: Key) -> ResourceType:
-        return self.types[key]
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self.types)
-
-    def __len__(self) -> int:
-        return len(self.types)
+__all__ = [
+    "Defined",
+    "Registry",
+    "check_definition",
+    "current_registry",
+    "define_type",
+    "list_types",
+    "load_builtin_types",
+    "versions_of_type",
+]
 
 
-_current: WeakKeyDictionary[Connection, Registry] = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """What became of a definition.
+
+    ``created``: the type is new. ``changed``: a version was added. ``invalidates``: one line for each way in which
+    stored events are invalid by it. ``rebuilt``: resources whose current state was folded again.
+    """
+
+    resource_type: ResourceType
+    created: bool
+    changed: bool
+    invalidates: Sequence[str] = ()
+    rebuilt: int = 0
+
+    @property
+    def version(self) -> int:
+        """Number of the version that holds."""
+        return self.resource_type.version
 
 
-def current_registry(connection: Connection) -> Registry:
-    """Return the registry as it is now; a connection reads the definitions again only when the version has moved."""
-    version = store.version(connection)
-    known = _current.get(connection)
-    if known is None or known.version != version:
-        # Read with one statement, so that the version fits the definitions even if it has moved in between.
-        rows = store.definitions(connection)
-        types = {
-            (row.platform, row.resource_type): ResourceType.from_definition(
-                row.platform, row.resource_type, row.version, row.definition
-            )
-            for row in rows
-        }
-        known = Registry(max((row.version for row in rows), default=0), types)
-        _current[connection] = known
-    return known
+def list_types(
+    connection: Connection, *, platform: str | None = None, after: Key | None = None, limit: int | None = None
+) -> list[DefinitionRow]:
+    """Return the definitions that hold by (platform, resource_type), those after ``after``, at most ``limit``."""
+    return store.definitions(connection, platform=platform, after=after, limit=limit)
+
+
+def versions_of_type(connection: Connection, platform: str, resource_type: str) -> list[DefinitionRow]:
+    """Return all versions of one resource type, the one that holds last.
+
+    Raises:
+        NotFound: if the registry does not know the type.
+    """
+    rows = store.versions(connection, platform, resource_type)
+    if not rows:
+        raise NotFound(f"{platform}.{resource_type} is not in the registry of resource types")
+    return rows
 
 
 def load_builtin_types(connection: Connection) -> list[str]:
     """Load the definitions that Tally ships, and return the names of those that are new or changed.
 
-    A type that an operator has defined is left alone.
+    A type that an operator has defined is left alone. Where a new definition gives stored events another meaning, their
+    resources are folded again.
 
     Raises:
         InvalidInput: naming the file and what is wrong in it.
@@ -72,36 +87,114 @@ def load_builtin_types(connection: Connection) -> list[str]:
     with connection.transaction():
         store.lock_definitions(connection)
         rows = {(row.platform, row.resource_type): row for row in store.definitions(connection)}
-        added = []
-        for (platform, resource_type), definition in shipped.items():
-            row = rows.get((platform, resource_type))
-            if row is None or row.origin == "builtin":
-                version = _add(connection, row, platform, resource_type, definition, "builtin")
-                if version is not None:
-                    added.append(f"{platform}.{resource_type}")
-        if added:
-            audit.record(connection, "tally", "resource_type.load", "builtin", {"resource_types": added})
-    return added
+        added = [
+            key
+            for key, definition in shipped.items()
+            if ((row := rows.get(key)) is None or row.origin == "builtin")
+            and _add(connection, row, *key, definition, "builtin")
+        ]
+        names = [".".join(key) for key in added]
+        if names:
+            audit.record(connection, "tally", "resource_type.load", "builtin", {"resource_types": names})
+    for platform, resource_type in added:
+        _fold_again(connection, [type_of(row) for row in store.versions(connection, platform, resource_type)])
+    return names
 
 
 def define_type(
-    connection: Connection, platform: str, resource_type: str, definition: Mapping[str, Any], actor: str
-) -> ResourceType:
+    connection: Connection,
+    platform: str,
+    resource_type: str,
+    definition: Mapping[str, Any],
+    actor: str,
+    *,
+    accept_invalidation: str = "",
+) -> Defined:
     """Add an operator's definition, which from now on holds; the same definition again changes nothing.
+
+    A change that would make stored events invalid, or give them another meaning, needs ``accept_invalidation``: the
+    reason for it, which is audited. Then the resources whose events have another meaning are folded again.
 
     Raises:
         InvalidInput: naming what is wrong in it.
+        Refused: with what the change does to stored events, if that is not accepted or leaves them unreadable.
     """
     definition = check_definition(platform, resource_type, definition)
+    _check_reason(accept_invalidation)
+    proposal = _Proposal(platform, resource_type, definition, actor, accept_invalidation)
+    changed: bool | None = None
+    while changed is None:
+        former = store.versions(connection, platform, resource_type)
+        invalidates = _invalidated(connection, former, proposal)
+        changed = _add_proposed(connection, former, proposal, invalidates)
+    versions = [type_of(row) for row in store.versions(connection, platform, resource_type)]
+    rebuilt = _fold_again(connection, versions) if changed else 0
+    return Defined(versions[-1], not former, changed, invalidates, rebuilt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """A definition that somebody wants to hold, and why stored events may become invalid ('' if they may not)."""
+
+    platform: str
+    resource_type: str
+    definition: Mapping[str, Any]
+    actor: str
+    accepted_because: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.platform}.{self.resource_type}"
+
+
+def _check_reason(reason: str) -> None:
+    try:
+        check_value(reason, "the reason")
+    except InvalidEvent as error:
+        raise InvalidInput(error.detail) from None
+
+
+def _invalidated(connection: Connection, former: Sequence[DefinitionRow], proposal: _Proposal) -> Sequence[str]:
+    if not former or former[-1].content_hash == definition_hash(proposal.definition):
+        return ()
+    new = ResourceType.from_definition(proposal.platform, proposal.resource_type, 0, proposal.definition)
+    found = find_invalidated(connection, [type_of(row) for row in former], new)
+    if found.broken:
+        raise Refused(f"{proposal.name} cannot be changed like this", found.broken)
+    if found.reasons and not proposal.accepted_because:
+        advice = "to change it nevertheless, accept this and say why"
+        raise Refused(f"{proposal.name}: the change concerns stored events", [*found.reasons, advice])
+    return found.reasons
+
+
+def _add_proposed(
+    connection: Connection, former: Sequence[DefinitionRow], proposal: _Proposal, invalidates: Sequence[str]
+) -> bool | None:
+    """Add a version if that is a change; None if ``former`` are no longer all versions, and have to be read again."""
     with connection.transaction():
         store.lock_definitions(connection)
-        rows = {(row.platform, row.resource_type): row for row in store.definitions(connection)}
-        row = rows.get((platform, resource_type))
-        version = _add(connection, row, platform, resource_type, definition, "operator")
-        if version is not None:
-            subject = f"{platform}.{resource_type}"
-            audit.record(connection, actor, "resource_type.define", subject, {"version": version})
-    return current_registry(connection)[platform, resource_type]
+        rows = store.versions(connection, proposal.platform, proposal.resource_type)
+        if len(rows) != len(former):
+            return None
+        row = rows[-1] if rows else None
+        if not _add(connection, row, proposal.platform, proposal.resource_type, proposal.definition, "operator"):
+            return False
+        detail: dict[str, Any] = {"version": store.version(connection)}
+        if invalidates:
+            detail |= {"invalidates": invalidates, "accepted_because": proposal.accepted_because}
+        audit.record(connection, proposal.actor, "resource_type.define", proposal.name, detail)
+    return True
+
+
+def _fold_again(connection: Connection, versions: Sequence[ResourceType]) -> int:
+    """Fold the resources of a type again whose last version gives events of former ones another meaning."""
+    *former, new = versions
+    if not former or not changed_transitions(former, new):
+        return 0
+    return sum(
+        projection.rebuild(connection, cloud, new.resource_type)
+        for cloud in stored_payloads.clouds_of(connection, new.platform)
+    )
 
 
 def check_definition(platform: str, resource_type: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,29 +205,24 @@ def check_definition(platform: str, resource_type: str, definition: Mapping[str,
     """
     definition = exact(definition)
     parsed = ResourceType.from_definition(platform, resource_type, 0, definition)
-    try:
-        Draft202012Validator.check_schema(parsed.size)
-    except SchemaError as error:
-        where = "/".join(map(str, error.absolute_path)) or "its top"
-        raise InvalidInput(f"{platform}.{resource_type}: size is no JSON Schema at {where}: {error.message}") from None
+    check_schema(f"{platform}.{resource_type}", parsed.size)
     return definition
 
 
 def _add(
     connection: Connection,
-    row: store.DefinitionRow | None,
+    row: DefinitionRow | None,
     platform: str,
     resource_type: str,
     definition: Mapping[str, Any],
     origin: str,
-) -> int | None:
+) -> bool:
     """Add a version unless the one that holds says the same."""
     content = definition_hash(definition)
     if row is not None and (row.content_hash, row.origin) == (content, origin):
-        return None
-    version = store.version(connection) + 1
-    store.add_definition(connection, store.DefinitionRow(platform, resource_type, version, definition, content, origin))
-    return version
+        return False
+    store.add_definition(connection, platform, resource_type, definition, content, origin)
+    return True
 
 
 def _shipped() -> Iterator[tuple[Key, Mapping[str, Any]]]:

@@ -211,7 +211,8 @@ def _append(
     change: Change,
 ) -> Written:
     """Add a version of a relation, unless it contradicts the others or changes what is finalized without a reason."""
-    names = {project.id: project.address for project in project_store.select_projects(connection)}
+    ends = {end for other in (*existing, relation) for end in (other.source, other.target)}
+    names = {project.id: project.address for project in project_store.projects_of(connection, ends)}
     subject = f"{names[relation.source]} {relation.type} {names[relation.target]}"
     for other in existing:
         if other.id != relation.id and _ends(other) == _ends(relation) and _overlap(other, relation):

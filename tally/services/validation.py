@@ -7,7 +7,6 @@ rest of a payload is nobody's business, and a JSON null says the same as an abse
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, cast
 
 from jsonschema.exceptions import best_match as most_telling
@@ -15,7 +14,7 @@ from jsonschema.protocols import Validator
 from referencing.exceptions import Unresolvable
 
 from tally.domain.errors import InvalidEvent
-from tally.domain.event import MAX_TEXT_BYTES, Event, canonical_json
+from tally.domain.event import MAX_TEXT_BYTES, Event
 from tally.domain.resource_type import RESERVED_METRICS, Effect, ResourceType, Transition
 from tally.services.size_schema import validator_of
 
@@ -23,6 +22,7 @@ from tally.services.size_schema import validator_of
 MAX_QUANTITY = 10**15
 MAX_DECIMALS = 18
 SIZES_REMEMBERED = 20_000
+LONGEST_REMEMBERED = 1000  # characters
 
 _DECIMAL_REPR = re.compile(r"Decimal\('([^']*)'\)")
 
@@ -30,12 +30,13 @@ _DECIMAL_REPR = re.compile(r"Decimal\('([^']*)'\)")
 class PayloadRules:
     """The rules of all resource types of one registry version.
 
-    Sizes repeat (flavors do), and a JSON Schema is slow: the verdict on a size is remembered by its canonical text.
+    Sizes repeat (flavors do), and a JSON Schema is slow: the verdict on a size is remembered by the text of its repr,
+    unless that is so long that it will not come again.
     """
 
     def __init__(self) -> None:
         self._validators: dict[int, Validator] = {}
-        self._size_fault = lru_cache(maxsize=SIZES_REMEMBERED)(self._find_size_fault)
+        self._size_faults: dict[tuple[int, str], str] = {}
 
     def check(self, event: Event, transition: Transition, resource_type: ResourceType) -> None:
         """Accept an event or say what is wrong.
@@ -57,19 +58,29 @@ class PayloadRules:
     def _check_size(self, size: Any, resource_type: ResourceType) -> None:
         if not isinstance(size, dict):
             raise InvalidEvent("invalid_size", "payload.size is not an object")
-        fault = self._size_fault(_Remembered(canonical_json(size), size, resource_type))
+        known = (resource_type.version, repr(size))
+        fault = self._size_faults.get(known)
+        if fault is None:
+            fault = self._find_size_fault(size, resource_type)
+            if len(known[1]) <= LONGEST_REMEMBERED:
+                self._remember(known, fault)
         if fault:
             raise InvalidEvent("invalid_size", fault)
 
-    def _find_size_fault(self, asked: "_Remembered") -> str:
-        for name, value in asked.size.items():
-            if name in RESERVED_METRICS or name in asked.resource_type.counters:
+    def _remember(self, known: tuple[int, str], fault: str) -> None:
+        if len(self._size_faults) >= SIZES_REMEMBERED:
+            self._size_faults.clear()
+        self._size_faults[known] = fault
+
+    def _find_size_fault(self, size: Mapping[str, Any], resource_type: ResourceType) -> str:
+        for name, value in size.items():
+            if name in RESERVED_METRICS or name in resource_type.counters:
                 return f"size.{name[:60]} is the name of another metric; a size may not hold it"
             if _is_number(value):
-                lowest = -MAX_QUANTITY if name in asked.resource_type.descriptive else 0
+                lowest = -MAX_QUANTITY if name in resource_type.descriptive else 0
                 if fault := _quantity_fault(value, lowest):
                     return f"size.{name[:60]} {fault}"
-        return _schema_fault(self._validator(asked.resource_type), asked.size)
+        return _schema_fault(self._validator(resource_type), size)
 
     def _validator(self, resource_type: ResourceType) -> Validator:
         validator = self._validators.get(resource_type.version)
@@ -77,23 +88,6 @@ class PayloadRules:
             validator = validator_of(resource_type.size)
             self._validators[resource_type.version] = validator
         return validator
-
-
-class _Remembered:
-    """A size of a resource type as the key of the cache: equal by the canonical text and the version of the type."""
-
-    __slots__ = ("key", "resource_type", "size")
-
-    def __init__(self, text: str, size: Mapping[str, Any], resource_type: ResourceType) -> None:
-        self.key = (resource_type.version, text)
-        self.size = size
-        self.resource_type = resource_type
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Remembered) and self.key == other.key
 
 
 def check_usage(usage: Any, resource_type: ResourceType) -> None:

@@ -20,10 +20,10 @@ CREATE = "volume.create.end"
 RESIZE = "volume.resize.end"
 DELETE = "volume.delete.end"
 
-# Everything that a row of the projection says, but for the payload of its last event.
+# Everything that a row of the projection says.
 ROW = (
     "cloud, platform, resource_type, resource_id, project_id, state, last_state, size::text, created_at, deleted_at,"
-    " last_event_id, last_event_type, last_event_at, has_synthetic, last_payload::text"
+    " last_event_id, last_event_type, last_event_at, has_synthetic"
 )
 
 

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from tally import example
 from tally.cli import app
 from tally.store.database import Connection
+from tests.integration.test_late import finalized_run
 
 TALLY = Path(sys.executable).with_name("tally")
 PATIENCE = 240
@@ -200,7 +201,7 @@ def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str]
 
 def test_nothing_to_list_is_none(tally: Tally) -> None:
     """An empty installation answers."""
-    for command in (["periods"], ["runs"], ["runs", "2026-03"], ["project", "list"]):
+    for command in (["periods"], ["runs"], ["runs", "2026-03"], ["project", "list"], ["cloud", "list"]):
         done = tally(*command)
         assert (done.status, done.out, done.err) == (0, "none\n", "")
 
@@ -221,6 +222,35 @@ def test_projects_are_registered_and_related(tally: Tally) -> None:
     refused = tally("project", "create", "o/shoot", "--platform", "hetzner")
     assert refused.status == 1
     assert "belongs to the platform openstack" in refused.error
+
+
+def test_a_relation_is_closed_and_a_finalized_month_asks_why(
+    tally: Tally, reporting: Connection, metering: Connection
+) -> None:
+    """Without a reason nothing changes; with one, the relation keeps it."""
+    for project in ("o/a", "o/b"):
+        assert tally("project", "create", project, "--platform", "openstack").status == 0
+    related = tally("project", "relate", "o/a", "o/b", "same_owner", "--from", "2026-02-25T10:00:00Z")
+    relation = related.out.split()[-1]
+    finalized_run(reporting, metering)
+    closing = ("project", "close", relation, "--to", "2026-03-01T00:00:00Z")
+    refused = tally(*closing)
+    assert refused.status == 1
+    assert "2026-03, which is finalized; give a reason" in refused.error
+    closed = tally(*closing, "--reason", "it was gone")
+    assert (closed.status, closed.out) == (0, f"{relation} ends at 2026-03-01T00:00:00Z\n")
+    assert tally(*closing).out == closed.out
+    early = tally("project", "relate", "o/b", "o/a", "same_owner", "--from", "2026-03-31T00:00:00Z")
+    assert (early.status, "give a reason" in early.error) == (1, True)
+
+
+def test_clouds_are_registered_and_listed(tally: Tally) -> None:
+    """The same again changes nothing; a cloud keeps its platform."""
+    register = ("cloud", "register", "openstack", "os-prod-eu1")
+    assert [tally(*register).out for _ in range(2)] == ["os-prod-eu1 is registered\n", "os-prod-eu1 was registered\n"]
+    assert "os-prod-eu1" in tally("cloud", "list").out
+    refused = tally("cloud", "register", "hetzner", "os-prod-eu1")
+    assert (refused.status, "belongs to the platform openstack" in refused.error) == (1, True)
 
 
 def test_a_reader_that_goes_away_is_no_accident(installed: dict[str, str]) -> None:

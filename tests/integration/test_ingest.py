@@ -126,7 +126,7 @@ def test_rule_1_a_stored_event_stays_a_duplicate_when_the_rules_change(reporting
     define_type(reporting, "test", "thing", old, "test")
     sent = event("1", "01T00:00:00", "a", platform="test", cloud="t", resource_type="thing")
     send(reporting, sent)
-    define_type(reporting, "test", "thing", {"lifecycle": {"b": "create"}}, "test")
+    define_type(reporting, "test", "thing", {"lifecycle": {"b": "create"}}, "test", accept_invalidation="renamed")
     assert statuses(send(reporting, sent)) == ["deduplicated"]
     assert dead_letters(reporting) == []
 

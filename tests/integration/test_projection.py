@@ -1,7 +1,6 @@
 """The projection current_resources: in order, late, and rebuilt (rules 8 and 11)."""
 
 from tally.services.projection import rebuild
-from tally.services.registry import define_type
 from tally.store.database import Connection
 from tests.bench.events import raw_events
 from tests.integration.sending import (
@@ -9,7 +8,6 @@ from tests.integration.sending import (
     DELETE,
     RESIZE,
     at,
-    count,
     current,
     door,
     event,
@@ -75,18 +73,3 @@ def test_rule_11_one_cloud_can_be_rebuilt_alone(reporting: Connection) -> None:
     assert rebuild(reporting, cloud="b") == 1
     states = reporting.execute("select cloud, last_state from reporting.current_resources order by cloud").fetchall()
     assert states == [("a", "spoiled"), ("b", "available"), ("c", "spoiled")]
-
-
-def test_rule_6_a_rebuild_follows_the_registry(reporting: Connection) -> None:
-    """Rule 6: what an event type does is the registry's word, also for what is stored; what it forgot does nothing."""
-    define_type(
-        reporting, "test", "thing", {"lifecycle": {"a": {"effect": "create", "state": "x"}, "b": "delete"}}, "test"
-    )
-    thing = {"platform": "test", "cloud": "t", "resource_type": "thing"}
-    send(reporting, event("1", "01T00:00:00", "a", **thing), event("2", "02T00:00:00", "b", **thing))
-    define_type(reporting, "test", "thing", {"lifecycle": {"a": {"effect": "create", "state": "y"}}}, "test")
-    assert rebuild(reporting) == 1
-    assert (current(reporting)["state"], current(reporting)["deleted_at"]) == ("y", None)
-    define_type(reporting, "test", "thing", {"lifecycle": {}}, "test")
-    assert rebuild(reporting) == 0
-    assert count(reporting, "current_resources") == 0

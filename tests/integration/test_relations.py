@@ -1,5 +1,6 @@
 """Relations between projects: idempotent, versioned, without cycles, audited (rule 28)."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,7 +20,7 @@ from tally.services.relations import (
     patch_relation,
     relate,
 )
-from tally.store.database import Connection
+from tally.store.database import Connection, connected
 from tests.integration.registering import TENANT, change, connect, create, day
 from tests.integration.sending import count
 
@@ -159,6 +160,22 @@ class TestCycles:
         with pytest.raises(Refused, match="os/a -> os/b -> os/a"):
             patch(reporting, closed, until="2026-04-02")
         assert patch(reporting, closed, until="2026-03-20").version == 2
+
+    def test_by_two_at_once(self, reporting: Connection, reporting_url: str) -> None:
+        """Whoever comes second sees what the first one wrote."""
+
+        def attempt(ends: tuple[str, str]) -> bool:
+            with connected(reporting_url) as connection:
+                try:
+                    connect(connection, *ends)
+                except Refused:
+                    return False
+            return True
+
+        with ThreadPoolExecutor(3) as pool:
+            done = list(pool.map(attempt, [("a", "b"), ("b", "c"), ("c", "a")]))
+        assert sorted(done) == [False, True, True]
+        assert len(list_relations(reporting)) == 2
 
     def test_a_relation_does_not_stand_in_its_own_way(self, reporting: Connection) -> None:
         """Its former version no longer holds."""

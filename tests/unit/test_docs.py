@@ -12,7 +12,7 @@ from pricing.price_file import parse_price_version
 from pricing.rating import RatingFinding
 from tally.cli import app
 from tally.domain.event import FIELDS, decode_event
-from tally.domain.graph import GraphWarning
+from tally.domain.graph import RELATION_TYPES, GraphWarning
 from tally.domain.resource_type import ResourceType
 from tally.services.validation import PayloadRules
 from tally.settings import SETTINGS
@@ -123,6 +123,12 @@ def test_findings_are_listed() -> None:
     assert decided.items() <= listed.items()
     for finding in (RatingFinding, GraphWarning):
         assert set(get_args(get_type_hints(finding)["kind"])) <= listed.keys()
+
+
+def test_relation_types_are_listed() -> None:
+    """Every type, in the order of its declaration."""
+    table = reference("projects.md").partition("| Type |")[2].partition("\n\n")[0]
+    assert [name.strip("`") for name in _FIELD.findall(table)] == list(RELATION_TYPES)
 
 
 def test_the_command_line_is_listed() -> None:

@@ -41,6 +41,9 @@ def test_every_setting_is_read() -> None:
             "TALLY_TRUSTED_PROXIES": "10.0.0.0/24, ::1",
             "TALLY_CERTIFICATE_HEADER": "X-Subject",
             "TALLY_SYNC_MAX_DELETED_PERCENT": "25",
+            "TALLY_VICTORIAMETRICS_URL": "http://metrics.example.com:8428/select/0/prometheus",
+            "TALLY_COUNTER_SOURCES": "/etc/tally/counters.yaml",
+            "TALLY_COUNTER_MAX_GAP_SECONDS": "7200",
         }
     )
     assert settings == Settings(
@@ -61,6 +64,9 @@ def test_every_setting_is_read() -> None:
         trusted_proxies=(ip_network("10.0.0.0/24"), ip_network("::1/128")),
         certificate_header="X-Subject",
         sync_max_deleted_percent=25,
+        victoriametrics_url="http://metrics.example.com:8428/select/0/prometheus",
+        counter_sources=Path("/etc/tally/counters.yaml"),
+        counter_max_gap=timedelta(hours=2),
     )
     assert len(SETTINGS) == len(Settings.__dataclass_fields__)
 

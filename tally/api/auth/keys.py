@@ -4,6 +4,7 @@ Threads share one ``Keys``. One thread at a time asks the issuer; who looks for 
 """
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,14 +22,23 @@ FRESH = 600  # seconds; then the keys are fetched again, so that one that was wi
 STALE = 86_400  # seconds that keys are believed while the issuer does not answer
 PAUSE = 10  # seconds between two fetches at least, so that invented key ids cannot hammer the issuer
 REFRESH_PAUSE = 60  # likewise while the keys that are known will do
+MAX_WAITING = 16  # threads that wait for an answer of the issuer; the server has some dozens for all its work
 TIMEOUT = (3, 5)  # seconds to connect, and to wait for bytes
 MAX_DOCUMENT_BYTES = 512 * 1024
 _MAX_KEYS = 100
 _KINDS = ("RSA", "EC", "OKP")  # never "oct": a shared secret signs as well as it verifies
 _BROKEN = (
-    jwt.PyJWTError, UnsupportedAlgorithm,
-    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    jwt.PyJWTError,
+    UnsupportedAlgorithm,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
 )
+
+_log = logging.getLogger(__name__)
 
 Fetch = Callable[[], Mapping[str, Any]]
 
@@ -47,10 +57,11 @@ class Keys:
         self._fetch = fetch
         self._monotonic = monotonic
         self._lock = threading.Lock()  # held by the one thread that fetches
+        self._waiting = threading.BoundedSemaphore(MAX_WAITING)
         self._keys: Mapping[str | None, Key] = {}
         self._fetched: float | None = None  # when the keys came
         self._tried: float | None = None  # when they were last asked for
-        self._failure: Unavailable | None = None  # what came of that
+        self._failed = False  # whether that was in vain
 
     def find(self, key_id: str | None) -> Key | None:
         """Return a key; None if the issuer has none of this id.
@@ -66,28 +77,40 @@ class Keys:
             return self._keys.get(key_id)
         self._refresh(PAUSE, blocking=True)
         key = self._keys.get(key_id)
-        if self._failure is not None and (key is None or not self._younger_than(STALE)):
-            raise Unavailable(str(self._failure))
+        if self._failed and (key is None or not self._younger_than(STALE)):
+            raise Unavailable("the OIDC issuer does not answer; try again")
         return key
 
     def _younger_than(self, seconds: float) -> bool:
         return self._fetched is not None and self._monotonic() - self._fetched < seconds
 
     def _refresh(self, pause: float, *, blocking: bool) -> None:
-        if not self._lock.acquire(blocking=blocking):
-            return
+        if not self._lock.acquire(blocking=False):
+            if not blocking:
+                return
+            self._wait()
         try:
             now = self._monotonic()
             if self._tried is not None and now - self._tried < pause:
                 return
             try:
-                self._keys, self._fetched, self._failure = _usable(self._fetch()), now, None
+                self._keys, self._fetched, self._failed = _usable(self._fetch()), now, False
             except Unavailable as error:
-                self._failure = error
+                self._failed = True
+                _log.warning("the keys of the OIDC issuer cannot be had: %s", error)  # callers need no address of it
             finally:
                 self._tried = self._monotonic()
         finally:
             self._lock.release()
+
+    def _wait(self) -> None:
+        """Wait for the thread that asks, unless too many do: invented key ids must not keep all threads waiting."""
+        if not self._waiting.acquire(blocking=False):
+            raise Unavailable("the OIDC issuer is being asked for its keys; try again")
+        try:
+            self._lock.acquire()
+        finally:
+            self._waiting.release()
 
 
 def _usable(document: Mapping[str, Any]) -> dict[str | None, Key]:

@@ -2,42 +2,55 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tally.api.answers import JsonAnswer
-from tally.api.dependencies import Caller, InProcess, RawBody, Reporting, media_type_of
+from tally.api.dependencies import Caller, InProcess, RawBody, media_type_of
 from tally.api.problems import Problem
 from tally.api.state import State
 from tally.domain.cloud_event import map_cloud_event
-from tally.domain.errors import InvalidEvent, InvalidInput
+from tally.domain.errors import InvalidEvent, InvalidInput, Unavailable
 from tally.domain.event import Batch, Element, Event, split_batch
+from tally.domain.principal import Principal
 from tally.services.ingest import STATUSES, Ingest, InvalidInputEvent, Outcome
+from tally.store.database import Connection
 
 router = APIRouter()
 
 
-def sink(state: InProcess, caller: Caller, reporting: Reporting) -> Ingest:
-    """The door for the events of a caller."""
-    settings = state.settings
-    return Ingest(
-        reporting, clock=state.clock, clock_skew=settings.clock_skew, actor=caller.name, scope=caller.scope
-    )
-
-
 @router.post("/api/v1/events", operation_id="sendEvents")
-def send_events(request: Request, body: RawBody, state: InProcess, door: Annotated[Ingest, Depends(sink)]) -> Response:
+def send_events(request: Request, body: RawBody, state: InProcess, caller: Caller) -> Response:
     """Take one event or a batch, and say what became of each."""
     batch = split_batch(body, limit=state.settings.api_max_batch_events)
-    if media_type_of(request) == "application/json":
-        outcomes = door.ingest(batch.elements)
-    else:
-        _check_mode(media_type_of(request), batch)
-        outcomes = door.ingest_events([_mapped(element) for element in batch.elements])
+    outcomes = _ingest(batch, media_type_of(request), state, caller)
     state.metrics.ingested(outcomes, state.clock())
     return _one(outcomes[0], state) if batch.single else _all(outcomes, state)
+
+
+def _ingest(batch: Batch, media_type: str, state: State, caller: Principal) -> list[Outcome]:
+    mapped = None
+    if media_type != "application/json":
+        _check_mode(media_type, batch)
+        mapped = [_mapped(element) for element in batch.elements]
+    try:
+        # Taken here, in the thread that uses it: as a dependency it would cost three changes of thread.
+        with state.reporting.connection() as reporting:
+            door = _door(state, caller, reporting)
+            outcomes = door.ingest(batch.elements) if mapped is None else door.ingest_events(mapped)
+    except Unavailable:
+        state.health.batch_ended(well=False)
+        raise
+    state.health.batch_ended(well=True)
+    return outcomes
+
+
+def _door(state: State, caller: Principal, reporting: Connection) -> Ingest:
+    return Ingest(
+        reporting, clock=state.clock, clock_skew=state.settings.clock_skew, actor=caller.name, scope=caller.scope
+    )
 
 
 def _mapped(element: Element) -> Event | InvalidInputEvent:

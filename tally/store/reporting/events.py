@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tally.domain.event import Event
 from tally.store.database import Connection
 from tally.store.json_text import read_json
+from tally.store.reporting.registry import REGISTRY_LOCK
 
 Identity = tuple[str, str]  # (cloud, event_id)
 Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
@@ -21,13 +22,15 @@ class NewEvent(NamedTuple):
 
 
 def begin_batch(connection: Connection) -> int:
-    """Take the id of a new batch, in its transaction.
+    """Take the id of a new batch, in its transaction, for whose duration no definition changes (registry.hold).
 
     From here to the end of the transaction all rows are looked up by their keys: the planner would rather read a table
     of some ten thousand rows whole, for every batch again.
     """
     row = connection.execute(
-        "select nextval('reporting.batch_ids'), set_config('enable_seqscan', 'off', true)"
+        "select nextval('reporting.batch_ids'), set_config('enable_seqscan', 'off', true),"
+        " pg_advisory_xact_lock_shared(%s)",
+        [REGISTRY_LOCK],
     ).fetchone()
     assert row is not None
     return int(row[0])

@@ -1,10 +1,13 @@
 """SQL of the registry: clouds and resource types. What a definition means is the domain's business."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from tally.store.database import Connection
 from tally.store.json_text import read_json, write_json
+
+REGISTRY_LOCK = 0x7A11_0003  # shared by who applies definitions to events, exclusive for who changes them
 
 
 class DefinitionRow(NamedTuple):
@@ -16,6 +19,7 @@ class DefinitionRow(NamedTuple):
     definition: Mapping[str, Any]
     content_hash: str
     origin: str
+    created_at: datetime
 
 
 def version(connection: Connection) -> int:
@@ -25,17 +29,44 @@ def version(connection: Connection) -> int:
     return int(row[0])
 
 
-def definitions(connection: Connection) -> list[DefinitionRow]:
-    """Return the definition that holds for each resource type: its greatest version."""
+def definitions(
+    connection: Connection,
+    *,
+    platform: str | None = None,
+    after: tuple[str, str] | None = None,
+    limit: int | None = None,
+) -> list[DefinitionRow]:
+    """Return the definition that holds for each resource type, its greatest version, by (platform, resource_type)."""
+    after_platform, after_type = after or (None, None)
     rows = connection.execute(
-        "select distinct on (platform, resource_type)"
-        " platform, resource_type, version, definition::text, content_hash, origin"
-        " from reporting.resource_types order by platform, resource_type, version desc"
+        """
+        select distinct on (platform, resource_type)
+            platform, resource_type, version, definition::text, content_hash, origin, created_at
+        from reporting.resource_types
+        where (%(platform)s::text is null or platform = %(platform)s)
+            and (%(after_platform)s::text is null
+                or (platform, resource_type) > (%(after_platform)s, %(after_type)s))
+        order by platform, resource_type, version desc
+        limit %(limit)s
+        """,
+        {"platform": platform, "after_platform": after_platform, "after_type": after_type, "limit": limit},
+        prepare=False,
     ).fetchall()
-    return [
-        DefinitionRow(platform, resource_type, version_, read_json(definition), content_hash, origin)
-        for platform, resource_type, version_, definition, content_hash, origin in rows
-    ]
+    return [_definition(row) for row in rows]
+
+
+def versions(connection: Connection, platform: str, resource_type: str) -> list[DefinitionRow]:
+    """Return all versions of one resource type, the one that holds last."""
+    rows = connection.execute(
+        """
+        select platform, resource_type, version, definition::text, content_hash, origin, created_at
+        from reporting.resource_types
+        where platform = %s and resource_type = %s
+        order by version
+        """,
+        [platform, resource_type],
+    ).fetchall()
+    return [_definition(row) for row in rows]
 
 
 def lock_definitions(connection: Connection) -> None:
@@ -43,14 +74,37 @@ def lock_definitions(connection: Connection) -> None:
     connection.execute("lock table reporting.resource_types in share row exclusive mode")
 
 
-def add_definition(connection: Connection, row: DefinitionRow) -> None:
-    """Add a version."""
+def hold(connection: Connection) -> None:
+    """Let no definition change until the transaction ends.
+
+    Whoever folds events takes this before all other locks and reads the version of the registry after it.
+    """
+    connection.execute("select pg_advisory_xact_lock_shared(%s)", [REGISTRY_LOCK])
+
+
+def add_definition(
+    connection: Connection,
+    platform: str,
+    resource_type: str,
+    definition: Mapping[str, Any],
+    content_hash: str,
+    origin: str,
+) -> int:
+    """Add a version and return its number, after all who apply the former definitions are done."""
+    connection.execute("select pg_advisory_xact_lock(%s)", [REGISTRY_LOCK])
+    added = version(connection) + 1
     connection.execute(
         "insert into reporting.resource_types"
         " (platform, resource_type, version, definition, content_hash, origin)"
         " values (%s, %s, %s, %s::jsonb, %s, %s)",
-        [row.platform, row.resource_type, row.version, write_json(row.definition), row.content_hash, row.origin],
+        [platform, resource_type, added, write_json(definition), content_hash, origin],
     )
+    return added
+
+
+def _definition(row: tuple[Any, ...]) -> DefinitionRow:
+    platform, resource_type, number, definition, content_hash, origin, created_at = row
+    return DefinitionRow(platform, resource_type, number, read_json(definition), content_hash, origin, created_at)
 
 
 def platforms(connection: Connection, clouds: Iterable[str]) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """Keys of the issuer: fetched once, again when they change, never at the pace of whoever invents key ids."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tally.api.auth.keys import FRESH, MAX_DOCUMENT_BYTES, PAUSE, STALE, Keys, fetch_from
+from tally.api.auth.keys import FRESH, MAX_DOCUMENT_BYTES, MAX_WAITING, PAUSE, STALE, Keys, fetch_from
 from tally.domain.errors import Unavailable
 from tests.issuer import Issuer, ec_key, rsa_key, running_issuer
 
@@ -84,15 +85,19 @@ def test_invented_key_ids_do_not_hammer_the_issuer(keys: Keys, issuer: Issuer, c
     assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
 
 
-def test_known_keys_hold_while_the_issuer_is_down(keys: Keys, issuer: Issuer, clock: Clock) -> None:
-    """For a day; then a key that was withdrawn meanwhile would be believed too long."""
+def test_known_keys_hold_while_the_issuer_is_down(
+    keys: Keys, issuer: Issuer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For a day; then a key that was withdrawn meanwhile would be believed too long. The log tells what is wrong."""
     keys.find("rsa-1")
     issuer.down = True
     clock.seconds += STALE - 1
     assert keys.find("rsa-1") is not None
     clock.seconds += 1
-    with pytest.raises(Unavailable, match="answers 500"):
+    with pytest.raises(Unavailable) as caught:
         keys.find("rsa-1")
+    assert issuer.url not in str(caught.value)
+    assert f"{issuer.url}/.well-known/openid-configuration answers 500" in caplog.text
 
 
 def test_an_unknown_key_is_no_judgement_while_the_issuer_is_down(keys: Keys, issuer: Issuer, clock: Clock) -> None:
@@ -150,6 +155,30 @@ def test_who_looks_for_a_known_key_does_not_wait_for_the_issuer(clock: Clock) ->
         assert keys.find("ec-1") is not None  # would never return if it waited
         answered.set()
         assert refreshing.result() is not None
+
+
+def test_an_issuer_that_hangs_does_not_keep_every_thread_waiting() -> None:
+    """Whoever comes when enough wait is told to come again."""
+    answered = threading.Event()
+
+    def hanging() -> Any:
+        assert answered.wait(30)
+        raise Unavailable("it hung up")
+
+    keys = Keys(hanging)
+
+    def find(key_id: str) -> str:
+        with pytest.raises(Unavailable) as caught:
+            keys.find(key_id)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(MAX_WAITING + 1) as pool:
+        waiting = [pool.submit(find, str(number)) for number in range(MAX_WAITING + 1)]
+        while keys._waiting._value:
+            time.sleep(0.001)
+        assert find("one more") == "the OIDC issuer is being asked for its keys; try again"
+        answered.set()
+        assert {future.result() for future in waiting} == {"the OIDC issuer does not answer; try again"}
 
 
 def test_many_first_tokens_cost_one_fetch(issuer: Issuer, clock: Clock) -> None:
