@@ -6,7 +6,7 @@ everything at once. Relations between projects come late as well.
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from tally.domain.run import Check, Run
 from tally.services import runs
 from tally.services.bills import make_bills
+from tally.services.pricing import load_price_versions
 from tally.services.projects import create_project
 from tally.services.relations import Change, relate
 from tally.store.database import Connection, connected
 from tally.store.metering.checks import invariant, invariant_names
 from tally.store.metering.runs import mark_finalized, select_runs
+from tally.store.migrate import migrate
 from tests import histories
 from tests.conftest import fresh_database
 from tests.histories import Resource
@@ -30,7 +32,20 @@ from tests.model import Model, Record
 
 Event = tuple[Resource, Record]
 ROUNDS = 4
-PRICES = (("units", "time_gauge", "0.37"), ("pulls", "counter", "0.015"))
+PRICED = """
+    {}:
+      dimensions:
+        - {{metric: units, type: time_gauge, price_per_unit_hour: 0.37}}
+        - {{metric: pulls, type: counter, price_per_unit: 0.015}}
+      state_modifiers: {{shutoff: 0.5}}
+"""
+PRICES = f"""
+version: "2026-03"
+valid_from: "2026-03-01T00:00:00Z"
+currency: EUR
+pricing:
+  {histories.PLATFORM}: {"".join(map(PRICED.format, histories.RESOURCE_TYPES))}
+"""
 
 
 @st.composite
@@ -126,15 +141,10 @@ def records_of(metering: Connection, run: Run) -> int:
     return sum(int(row[0]) for row in counts if row)
 
 
-def prepare(metering: Connection) -> None:
+def prepare(metering: Connection, prices: Path) -> None:
     """Price the made-up resource types, and let all findings pass: they are not what is tested here."""
-    for resource_type in histories.RESOURCE_TYPES:
-        for metric, formula, price in PRICES:
-            metering.execute(
-                "insert into ledger.prices (version, platform, resource_type, metric, formula, price)"
-                " values ('2026-03', %s, %s, %s, %s, %s)",
-                [histories.PLATFORM, resource_type, metric, formula, Decimal(price)],
-            )
+    migrate(metering, "metering")
+    load_price_versions(metering, prices)
     for kind in ("open_left", "anomaly", "unpriced", "missing_gauge"):
         metering.execute(
             "insert into ledger.waivers (period, kind, reason, actor) values ('2026-03', %s, 'a test', 'test')", [kind]
@@ -146,9 +156,11 @@ MARCH = (histories.INSTANTS[2], histories.INSTANTS[8])
 
 @pytest.mark.slow
 def test_corrections_add_up_to_a_fresh_metering(
-    server_url: str, reporting_template: str, metering_template: str
+    server_url: str, reporting_template: str, tmp_path: Path
 ) -> None:
     """After each round what counts is what the model says; a round without news writes nothing; the sums agree."""
+
+    (tmp_path / "prices.yaml").write_text(PRICES)
 
     @settings(
         max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate],
@@ -158,15 +170,15 @@ def test_corrections_add_up_to_a_fresh_metering(
     def holds(arriving: list[list[Event]]) -> None:
         with (
             fresh_database(server_url, reporting_template) as reporting_url,
-            fresh_database(server_url, metering_template) as metering_url,
-            fresh_database(server_url, metering_template) as fresh_url,
+            fresh_database(server_url) as metering_url,
+            fresh_database(server_url) as fresh_url,
             connected(reporting_url) as reporting,
             connected(metering_url) as metering,
             connected(fresh_url) as fresh,
         ):
             histories.register(reporting)
-            prepare(metering)
-            prepare(fresh)
+            prepare(metering, tmp_path)
+            prepare(fresh, tmp_path)
             arrived: list[Event] = []
             for number, events in enumerate(arriving):
                 ingest(reporting, [[(event, False) for event in events]])
