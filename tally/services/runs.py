@@ -20,8 +20,10 @@ from tally.domain.errors import NotFound, Refused, Unavailable
 from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Check, Finding, PeriodStatus, Run, period_status
+from tally.services.counters import Counters
 from tally.services.load import load
 from tally.services.pricing import version_for
+from tally.services.registry import current_registry
 from tally.store.database import Connection
 from tally.store.metering import ledger
 from tally.store.metering import runs as store
@@ -60,13 +62,24 @@ def metering_lock(connection: Connection, wait: timedelta = timedelta(hours=6)) 
         store.release_metering_lock(connection)
 
 
-def start(reporting: Connection, metering: Connection, period: BillingPeriod, clock: Clock) -> Run:
+def start(
+    reporting: Connection,
+    metering: Connection,
+    period: BillingPeriod,
+    clock: Clock,
+    counters: Counters | None = None,
+) -> Run:
     """Load what has arrived and begin a run of the period with its inputs frozen; the caller holds the lock.
+
+    ``counters`` are fetched anew, and are inputs like the events. A source of them that fails is a finding of the run.
 
     Raises:
         Refused: if the period is finalized, has not begun, has no price version, or its zone would change.
+        InvalidInput: if the sources of counters contradict the registry.
     """
     _refuse_start(metering, period, clock())
+    if counters is not None:
+        counters.check(current_registry(reporting))
     # Of whatever period: they share dbt's tables, so what was left half made would go on with the records of this run.
     for abandoned in store.select_runs(metering, statuses=("running",)):
         fail(metering, abandoned.id, "abandoned: it was broken off before it was completed")
@@ -81,12 +94,16 @@ def start(reporting: Connection, metering: Connection, period: BillingPeriod, cl
         "registry_version": loaded.registry_version,
         "code_version": __version__,
     }
-    about = {"kind": "regular", "status": "running", "preliminary": loaded.started_at < period.end}
+    about: dict[str, Any] = {"kind": "regular", "status": "running", "preliminary": loaded.started_at < period.end}
     try:
         prices = version_for(metering, period)
     except Refused as refused:
         raise _unrated(metering, store.insert_run(metering, inputs | about), refused) from None
     inputs |= {"pricing_version": prices.version, "pricing_hash": prices.content_hash}
+    if counters is not None:
+        fetched = counters.fetch(metering, period, loaded.started_at)
+        inputs |= {"counters_hash": fetched.content_hash}
+        about |= {"counter_fetch_id": fetched.fetch_id}
     return store.insert_run(metering, inputs | about | {"inputs_hash": _hash(inputs)})
 
 

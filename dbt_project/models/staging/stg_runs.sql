@@ -7,6 +7,7 @@ select
     metered_to,
     load_id,
     registry_version,
-    pricing_version
+    pricing_version,
+    counter_fetch_id
 from {{ source('ledger', 'runs') }}
 where id = '{{ var("run_id") }}'
