@@ -32,6 +32,7 @@ GATES = {
         "traceability",
         "count_is_one",
         "no_negative_usage",
+        "counters_add_up",
         "projection_matches_timelines",
     ),
     "rating": ("no_negative_amount", "amount_is_rounded_exact_amount", "every_priced_quantity_is_rated"),

@@ -1,4 +1,4 @@
-"""What a run reads: the events and the projection, copied in one snapshot, and the prices of the month."""
+"""What a run reads: events and projection, copied in one snapshot, sampled counters, and the prices of the month."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,13 @@ from dagster import AssetExecutionContext, AssetSpec, MaterializeResult, asset, 
 
 from assets.partitions import MONTHS, requested
 from resources.clock import Clock
+from resources.counters import SampledCounters
 from resources.databases import Metering
 from resources.installation import Installation
 from tally.domain.instants import format_instant
 from tally.services import runs
 from tally.services.pricing import version_for
+from tally.store.metering.counters import summary_of_run
 from tally.store.metering.load import count_loaded
 
 
@@ -29,17 +31,30 @@ from tally.store.metering.load import count_loaded
             "copied in the same snapshot as the events. A check compares it with the timelines.",
             kinds={"postgres"},
         ),
+        AssetSpec(
+            "counters",
+            description="raw.counter_increments: what sampled counters gained, fetched from VictoriaMetrics for this "
+            "run, which keeps it. Nothing is fetched where no VictoriaMetrics is named.",
+            kinds={"postgres"},
+        ),
     ],
     partitions_def=MONTHS,
     group_name="load",
 )
 def load(
-    context: AssetExecutionContext, metering: Metering, installation: Installation, clock: Clock
+    context: AssetExecutionContext,
+    metering: Metering,
+    installation: Installation,
+    clock: Clock,
+    sampled_counters: SampledCounters,
 ) -> Iterator[MaterializeResult[None]]:
-    """Copy what has arrived, and begin a run of the month."""
+    """Copy what has arrived, fetch what was sampled, and begin a run of the month."""
     period = installation.period(context.partition_key)
+    counters = sampled_counters.counters(context.log.info)
     with metering.reporting() as reporting:
-        run = runs.start(reporting, metering.connection, period, clock.now, requested(context.run.tags))
+        run = runs.start(
+            reporting, metering.connection, period, clock.now, counters, requested(context.run.tags)
+        )
     counts = count_loaded(metering.connection, run.load_id)
     yield MaterializeResult(
         asset_key="raw_events",
@@ -57,6 +72,13 @@ def load(
     yield MaterializeResult(
         asset_key="current_resources",
         metadata={"load_id": run.load_id, "dagster/row_count": counts.resources},
+    )
+    fetched = summary_of_run(metering.connection, run.id)
+    yield MaterializeResult(
+        asset_key="counters",
+        metadata={"sources": fetched.sources, "samples": fetched.samples, "series": fetched.series}
+        | ({"content_hash": fetched.content_hash} if fetched.content_hash else {})
+        | ({"failed": "; ".join(fetched.failures)} if fetched.failures else {}),
     )
 
 

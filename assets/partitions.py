@@ -18,10 +18,11 @@ MONTHS = MonthlyPartitionsDefinition(start_date="2020-01", fmt="%Y-%m", end_offs
 
 
 def requested(tags: Mapping[str, str]) -> CorrectionRequest:
-    """What the tags of a Dagster run ask of a correction: tally/price_version, tally/everything, tally/reason."""
+    """What the tags of a Dagster run ask of a correction: tally/price_version, tally/everything, and so on."""
     return CorrectionRequest(
         tags.get("tally/price_version") or None,
         tags.get("tally/everything") == "true",
+        tags.get("tally/counters") == "true",
         tags.get("tally/reason") or None,
     )
 

@@ -9,6 +9,7 @@ from assets import events, ledger
 from assets.checks import invariant_checks
 from assets.models import model_assets
 from resources.clock import Clock
+from resources.counters import SampledCounters
 from resources.databases import Databases, Metering
 from resources.dbt import Dbt, manifest_path
 from resources.expectations import Expectations
@@ -27,6 +28,7 @@ def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> De
         "expectations": Expectations(databases=databases),
         "installation": Installation(),
         "clock": Clock(),
+        "sampled_counters": SampledCounters(),
     }
     return Definitions(
         assets=[

@@ -38,10 +38,16 @@ class _StepLines(logging.Handler):
         self._stderr = os.fdopen(os.dup(sys.stderr.fileno()), "w")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line if the record is the event of a step."""
+        """Write a line if the record is the event of a step, or tells how far a fetch is."""
         meta: dict[str, Any] = getattr(record, "dagster_meta", {})
         event = meta.get("dagster_event")
-        line = _LINES.get(event.event_type) if event is not None else None
-        if event is not None and line is not None:
-            self._stderr.write(line.format(step=event.step_key) + "\n")
+        line = _LINES.get(event.event_type, "").format(step=event.step_key) if event is not None else _counted(meta)
+        if line:
+            self._stderr.write(line + "\n")
             self._stderr.flush()
+
+
+def _counted(meta: dict[str, Any]) -> str:
+    """What a step says of the counters that it fetches: of all that steps log, it alone can take long."""
+    message = str(meta.get("orig_message") or "")
+    return message if message.startswith("counters ") else ""

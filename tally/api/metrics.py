@@ -12,6 +12,7 @@ from collections import Counter as Count
 from collections.abc import Sequence
 from datetime import datetime
 from threading import Lock
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -55,23 +56,22 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self.collectors: list[Counter | Gauge | Histogram] = []  # as the reference lists them
         self._lock = Lock()
         self._newest: dict[str, datetime] = {}  # of each cloud with an accepted event
         self._strange: set[str] = set()
         # These names are the seed's: a Counter would add _total to them.
-        self._events = self._total("event_count", "Events accepted", "platform", "cloud", "resource_type", "event_type")
-        self._reconciled = self._total(
-            "sync_resources_reconciled", "Resources that reconciliation created, updated or deleted", "cloud"
+        self._events = self._gauge(
+            "event_count", "Events accepted", "sum", "platform", "cloud", "resource_type", "event_type"
         )
-        self._sync_errors = self._total("sync_errors", "Listings not compared, and syncs that failed", "cloud")
+        self._reconciled = self._gauge(
+            "sync_resources_reconciled", "Resources that reconciliation created, updated or deleted", "sum", "cloud"
+        )
+        self._sync_errors = self._gauge("sync_errors", "Listings not compared, and syncs that failed", "sum", "cloud")
         self._deduplicated = self._counter("events_deduplicated", "Events that were known already", "cloud")
         self._rejected = self._counter("events_rejected", "Events rejected", "cloud", "reason")
-        self._last_event = Gauge(
-            "last_event_timestamp_seconds",
-            "Timestamp of the newest event accepted",
-            ["cloud"],
-            registry=self._registry,
-            multiprocess_mode="max",
+        self._last_event = self._gauge(
+            "last_event_timestamp_seconds", "Timestamp of the newest event accepted", "max", "cloud"
         )
         self._lag = self._histogram(
             "ingest_lag_seconds",
@@ -149,14 +149,20 @@ class Metrics:
             self._strange.add(cloud)
         return cloud
 
-    def _total(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, registry=self._registry, multiprocess_mode="sum")
+    def _gauge(self, name: str, text: str, mode: Literal["sum", "max"], *labels: str) -> Gauge:
+        gauge = Gauge(name, text, labels, registry=self._registry, multiprocess_mode=mode)
+        self.collectors.append(gauge)
+        return gauge
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self._registry)
+        counter = Counter(name, text, labels, registry=self._registry)
+        self.collectors.append(counter)
+        return counter
 
     def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, text, labels, registry=self._registry, buckets=buckets)
+        histogram = Histogram(name, text, labels, registry=self._registry, buckets=buckets)
+        self.collectors.append(histogram)
+        return histogram
 
 
 def _series(event: Event) -> _Series:

@@ -214,12 +214,12 @@ def _coalesced(pieces: Sequence[Interval]) -> Iterator[Interval]:
 
 
 def _same_configuration(left: Interval, right: Interval) -> bool:
-    """Compare by value: 4 equals 4.0, and neither is true or "4"."""
-    return (
-        (left.project_id, left.state) == (right.project_id, right.state)
-        and left.size == right.size
-        and canonical_json(left.size) == canonical_json(right.size)
-    )
+    return (left.project_id, left.state) == (right.project_id, right.state) and _same_size(left.size, right.size)
+
+
+def _same_size(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Compare by value: 4 equals 4.0, and neither is true. An event that told no size left the same one."""
+    return left is right or (left == right and canonical_json(left) == canonical_json(right))
 
 
 def _seen_life(life: Lifetime, sees: Callable[[str], bool]) -> Lifetime | None:

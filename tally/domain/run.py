@@ -33,6 +33,8 @@ class Run:
     pricing_version: str | None
     pricing_hash: str | None
     code_version: str
+    counter_fetch_id: int | None  # the sampled counters that it reads
+    counters_hash: str | None
     inputs_hash: str | None
     outputs_hash: str | None
     failure: str | None

@@ -19,11 +19,14 @@ class CorrectionRequest:
 
     price_version: str | None = None  # instead of the one that the period was finalized with
     everything: bool = False  # derive all resources again, such as after a mended metering rule
+    counters: bool = False  # fetch sampled counters again, instead of taking those that the finalized run has kept
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.price_version or self.everything) and not (self.reason or "").strip():
-            raise InvalidInput("another price version, or everything again, needs a reason; it is kept with the run")
+        if (self.price_version or self.everything or self.counters) and not (self.reason or "").strip():
+            raise InvalidInput(
+                "another price version, everything or counters again: each needs a reason, which is kept with the run"
+            )
 
 
 NOTHING_SPECIAL = CorrectionRequest()
@@ -45,6 +48,7 @@ def about_correction(finalized: Sequence[Run], inputs: Mapping[str, Any], reques
         "corrects_run_id": regular.id,
         "since_load_id": latest.load_id,
         "scope": "changed" if unchanged and not request.everything else "all",
+        "counter_fetch_id": latest.counter_fetch_id,
         "reason": request.reason,
         "preliminary": False,
     }

@@ -26,15 +26,16 @@ MAX_CHUNK_BYTES = 32 * 1024 * 1024
 _ATTEMPTS = 5
 
 Result = Literal["accepted", "deduplicated", "ignored", "rejected"]
+RESULTS: tuple[Result, ...] = ("accepted", "deduplicated", "ignored", "rejected")
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter with what came: ``content`` is text if ``encoding`` is utf-8, and base64 otherwise."""
+    """A dead letter with what came: in base64 if it is no UTF-8."""
 
     row: LetterRow
     content: str
-    encoding: Literal["utf-8", "base64"]
+    encoding: Literal["text", "base64"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Replayed:
     event_id: str
     reason: str = ""
     detail: str = ""
+    event: Event | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ def show_letter(connection: Connection, letter_id: int) -> Letter:
         raise NotFound(f"there is no dead letter {letter_id}")
     row, raw = found
     try:
-        return Letter(row, raw.decode("utf-8"), "utf-8")
+        return Letter(row, raw.decode("utf-8"), "text")
     except UnicodeDecodeError:
         return Letter(row, base64.b64encode(raw).decode("ascii"), "base64")
 
@@ -202,4 +204,4 @@ def _file(connection: Connection, filings: Sequence[Filing]) -> set[int]:
 
 
 def _told(outcome: Outcome) -> Replayed:
-    return Replayed(outcome.status, outcome.event_id, outcome.reason, outcome.detail)
+    return Replayed(outcome.status, outcome.event_id, outcome.reason, outcome.detail, outcome.event)

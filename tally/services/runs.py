@@ -22,8 +22,10 @@ from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Check, Finding, PeriodStatus, Run, period_status
 from tally.services.correct import NOTHING_SPECIAL, CorrectionRequest, about_correction
+from tally.services.counters import Counters
 from tally.services.load import load
 from tally.services.pricing import version_for, version_named
+from tally.services.registry import current_registry
 from tally.store.database import Connection
 from tally.store.metering import corrections, ledger
 from tally.store.metering import runs as store
@@ -67,18 +69,25 @@ def start(
     metering: Connection,
     period: BillingPeriod,
     clock: Clock,
+    counters: Counters | None = None,
     request: CorrectionRequest = NOTHING_SPECIAL,
 ) -> Run:
     """Load what has arrived and begin a run of the period with its inputs frozen; the caller holds the lock.
 
-    Of a finalized period it is a correction, with the price version of the finalized run unless ``request`` names
-    another one.
+    ``counters`` are fetched anew, and are inputs like the events. A source of them that fails is a finding of the run.
+    Of a finalized period the run is a correction: it has the price version and the counters of the finalized run,
+    unless ``request`` asks for others.
 
     Raises:
         Refused: if the period has not begun, has no price version, or its zone would change.
+        InvalidInput: if the sources of counters contradict the registry.
     """
     finalized = finalized_runs(metering, str(period))
     _refuse_start(metering, period, clock(), finalized, request)
+    if finalized and not request.counters:
+        counters = None
+    if counters is not None:
+        counters.check(current_registry(reporting))
     # Of whatever period: they share dbt's tables, so what was left half made would go on with the records of this run.
     for abandoned in store.select_runs(metering, statuses=("running",)):
         fail(metering, abandoned.id, "abandoned: it was broken off before it was completed")
@@ -93,7 +102,7 @@ def start(
         "registry_version": loaded.registry_version,
         "code_version": __version__,
     }
-    about = {"kind": "regular", "status": "running", "preliminary": loaded.started_at < period.end}
+    about: dict[str, Any] = {"kind": "regular", "status": "running", "preliminary": loaded.started_at < period.end}
     if finalized:
         about |= about_correction(finalized, inputs, request)
     try:
@@ -101,6 +110,15 @@ def start(
     except Refused as refused:
         raise _unrated(metering, store.insert_run(metering, inputs | about), refused) from None
     inputs |= {"pricing_version": prices.version, "pricing_hash": prices.content_hash}
+    if finalized:
+        inputs |= {"counters_hash": finalized[-1].counters_hash}
+    if counters is not None:
+        fetched = counters.fetch(metering, period, loaded.started_at)
+        if finalized and fetched.failures:
+            # What is not there now may have been there when the period was finalized: it would be credited.
+            raise Refused(f"{period} cannot be corrected by new counters", list(fetched.failures.values()))
+        inputs |= {"counters_hash": fetched.content_hash}
+        about |= {"counter_fetch_id": fetched.fetch_id}
     return store.insert_run(metering, inputs | about | {"inputs_hash": _hash(inputs)})
 
 

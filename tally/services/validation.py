@@ -34,8 +34,10 @@ class PayloadRules:
     unless that is so long that it will not come again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: int = SIZES_REMEMBERED) -> None:
+        """Know nothing yet, and remember the verdicts on so many sizes at most."""
         self._validators: dict[int, Validator] = {}
+        self._remembered = remembered
         self._size_faults: dict[tuple[int, str], str] = {}
 
     def check(self, event: Event, transition: Transition, resource_type: ResourceType) -> None:
@@ -68,7 +70,7 @@ class PayloadRules:
             raise InvalidEvent("invalid_size", fault)
 
     def _remember(self, known: tuple[int, str], fault: str) -> None:
-        if len(self._size_faults) >= SIZES_REMEMBERED:
+        if len(self._size_faults) >= self._remembered:
             self._size_faults.clear()
         self._size_faults[known] = fault
 

@@ -14,20 +14,24 @@ from rich.console import Console
 from rich.table import Table
 
 from tally.store.embedded import embedded_server
-from tests.bench import close_vs_copy, ingest_vs_copy, timeline_vs_duckdb
+from tests.bench import close_vs_copy, http_ingest, ingest_vs_copy, timeline_vs_duckdb
 from tests.conftest import temporary_home
 
 BENCHMARKS: dict[str, Callable[[str], list[dict[str, object]]]] = {
     "ingest_vs_copy": ingest_vs_copy.run,
+    "http_ingest_vs_copy": http_ingest.run,
     "timeline_vs_duckdb": timeline_vs_duckdb.run,
     "close_vs_copy": close_vs_copy.run,
 }
+# Results that another benchmark brings along.
+BROUGHT_BY = {"http_ingest_events_per_s": "http_ingest_vs_copy", "http_duplicates_vs_new": "http_ingest_vs_copy"}
 RESULTS = Path(__file__).parents[2] / "bench.json"
 COLUMNS = ("name", "value", "unit", "reference", "reference_value", "ratio")
 
 
 def main(names: list[str]) -> int:
     """Run the named benchmarks, or all."""
+    names = list(dict.fromkeys(BROUGHT_BY.get(name, name) for name in names))
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)

@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import close_to_sessions, fresh_database, temporary_home
 from tests.integration.api_server import Client, live_api
 from tests.integration.closing import SMALL_MONTH, House
+from tests.integration.victoria import Victoria, running_victoria
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +52,10 @@ def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
     """A live API over fresh databases, without authentication; its clock stands at api_server.NOW."""
     with live_api(reporting_url, metering_url) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def victoria() -> Iterator[Victoria]:
+    """A VictoriaMetrics for all tests of this worker: each test has metrics of its own name."""
+    with running_victoria() as server:
+        yield server

@@ -20,6 +20,7 @@ from dbt.contracts.graph.manifest import Manifest
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import runs
+from tally.services.counters import Counters
 from tally.store.database import Connection
 
 PROJECT = Path(__file__).parents[2] / "dbt_project"
@@ -34,10 +35,11 @@ def meter(
     zone: str = "UTC",
     clock: Callable[[], datetime] = lambda: NOW,
     select: str = USAGE,
+    counters: Counters | None = None,
 ) -> Run:
     """Load what has arrived, begin a run of the period and derive what is selected; the run stays running."""
     with runs.metering_lock(metering):
-        run = runs.start(reporting, metering, BillingPeriod.parse(period, zone), clock)
+        run = runs.start(reporting, metering, BillingPeriod.parse(period, zone), clock, counters)
         dbt(metering, "run", run, select)
     return run
 

@@ -40,6 +40,7 @@ CORRUPTIONS = [
     ("count_is_one", f"""{USAGE} usage = usage || '{{"count": 2}}' {FIRST}""", "i-1"),
     ("count_is_one", f"{USAGE} usage = usage - 'count' {FIRST}", "i-1"),
     ("no_negative_usage", f"""{USAGE} usage = usage || '{{"ram_gb": -0.1}}' {FIRST}""", "i-1"),
+    ("counters_add_up", f"""{USAGE} counters = counters || '{{"egress_gb": 1}}' {FIRST}""", "i-1"),
     (
         "projection_matches_timelines",
         "update raw.current_resources set last_state = 'x' where resource_id = 'i-2'",

@@ -1,6 +1,33 @@
 {{ config(unlogged=true, indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]) }}
--- Resources with events that the finalized records of the period do not know: what a correction derives again, if its
--- scope is 'changed'. None of a regular run.
-select distinct events.cloud, events.resource_type, events.resource_id
+-- What a correction derives again, if its scope is 'changed': resources with events that the finalized records of the
+-- period do not know, or with other counters, if those were fetched again. None of a regular run.
+with run as (
+    select runs.*, corrected.counter_fetch_id as former_fetch_id
+    from {{ ref('stg_runs') }} as runs
+    inner join {{ source('ledger', 'runs') }} as corrected
+        on corrected.period = runs.period and corrected.status = 'finalized' and corrected.load_id = runs.since_load_id
+),
+
+counters as (
+    select
+        increments.cloud, increments.resource_type, increments.resource_id, increments.fetch_id,
+        md5(string_agg(
+            row(increments.source, increments.series_id, increments.at, increments.quantity)::text, ','
+            order by increments.source, increments.series_id, increments.part
+        )) as content
+    from {{ source('raw', 'counter_increments') }} as increments
+    inner join run
+        on
+            run.counter_fetch_id <> run.former_fetch_id
+            and increments.fetch_id in (run.counter_fetch_id, run.former_fetch_id)
+    group by increments.cloud, increments.resource_type, increments.resource_id, increments.fetch_id
+)
+
+select events.cloud, events.resource_type, events.resource_id
 from {{ source('raw', 'events') }} as events
-inner join {{ ref('stg_runs') }} as run on events.load_id <= run.load_id and events.load_id > run.since_load_id
+inner join run on events.load_id <= run.load_id and events.load_id > run.since_load_id
+union
+select cloud, resource_type, resource_id
+from counters
+group by cloud, resource_type, resource_id
+having count(*) = 1 or min(content) <> max(content)

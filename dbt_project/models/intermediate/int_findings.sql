@@ -169,6 +169,48 @@ unlisted as (
                 and modifiers.kind = met.kind and modifiers.value = met.value
         )
         and not (met.kind = 'state' and coalesce(met.value = any(types.normal_states), false))
+),
+
+counter_sources as (
+    select * from {{ ref('stg_counter_sources') }}
+),
+
+-- Sampled usage that no life takes. A life that ended before the period takes what the run before could see.
+unplaced as (
+    select
+        {{ resource('sampled') }}, counter_sources.platform, sampled.metric,
+        sum(sampled.quantity) as quantity, min(sampled.timestamp) as first_at, max(sampled.timestamp) as last_at
+    from {{ ref('stg_counter_increments') }} as sampled
+    inner join run on sampled.timestamp >= run.period_from and sampled.timestamp < run.metered_to
+    inner join counter_sources on sampled.source = counter_sources.source
+    where
+        sampled.since is not null
+        and not exists (
+            select from lifetimes
+            where
+                {{ same_resource('lifetimes', 'sampled') }}
+                and lifetimes.opened_at <= sampled.timestamp
+                and (
+                    lifetimes.closed_at is null
+                    or (
+                        lifetimes.opened_at < lifetimes.closed_at and lifetimes.closed_at > sampled.since
+                        and (
+                            lifetimes.closed_at > run.period_from
+                            or sampled.timestamp < run.period_from + (run.period_from - counter_sources.reach_from)
+                        )
+                    )
+                )
+        )
+    group by sampled.cloud, sampled.resource_type, sampled.resource_id, counter_sources.platform, sampled.metric
+),
+
+-- One finding per cloud and source, whatever the number of resources.
+holes as (
+    select
+        cloud, platform, resource_type, source, max_gap, count(distinct resource_id) as resources,
+        (array_agg(resource_id || ' from ' || from_ts || ' to ' || to_ts order by from_ts, resource_id))[1] as example
+    from {{ ref('int_counter_holes') }}
+    group by cloud, platform, resource_type, source, max_gap
 )
 
 select
@@ -200,4 +242,18 @@ cross join (
     select 'unlisted_' || kind, false, '', platform, resource_type, coalesce(value, ''),
         'not in the table of ' || kind || ' modifiers: full price'
     from unlisted
+    union all
+    select 'counter_source_failed', true, clouds.cloud, counter_sources.platform, counter_sources.resource_type,
+        counter_sources.source, counter_sources.metric || ' was not fetched: ' || counter_sources.failure
+    from counter_sources
+    cross join unnest(counter_sources.clouds) as clouds (cloud)
+    where counter_sources.failure is not null
+    union all
+    select 'counter_hole', true, cloud, platform, resource_type, source,
+        'no sample for longer than ' || max_gap || ' of ' || resources || ' resource(s), such as ' || example
+    from holes
+    union all
+    select 'counter_unplaced', true, cloud, platform, resource_type, resource_id || ' ' || metric,
+        trim_scale(quantity) || ' from ' || first_at || ' to ' || last_at || ': no life of the resource takes it'
+    from unplaced
 ) as found

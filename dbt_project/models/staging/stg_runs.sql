@@ -8,6 +8,7 @@ select
     load_id,
     since_load_id,
     registry_version,
-    pricing_version
+    pricing_version,
+    counter_fetch_id
 from {{ source('ledger', 'runs') }}
 where id = '{{ var("run_id") }}'

@@ -1,5 +1,6 @@
 """Reading events: what is taken, what is refused and why, and when two events are the same (rules 1, 2 and 5)."""
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,7 +22,9 @@ from tally.domain.event import (
     decode_json,
     encode_event,
     parse_event,
+    plain_json,
 )
+from tally.domain.instants import format_instant
 from tests.histories import as_sent, as_sent_again, histories, tally_event
 from tests.model import Record
 
@@ -284,3 +287,34 @@ def test_decoding_json_alone_knows_the_same_limits() -> None:
 def test_canonical_json_sorts_keys_at_every_depth() -> None:
     """The order of keys is no content."""
     assert canonical_json({"b": {"d": 1, "c": 2}, "a": []}) == canonical_json({"a": [], "b": {"c": 2, "d": 1}})
+
+
+def test_the_hash_is_that_of_the_canonical_json_of_all_fields() -> None:
+    """It stays the same from version to version: an event sent again years later is still a duplicate."""
+    event = decode_event(text(payload={"b": [1.50, 'ü\n"\\'], "a": None}, project_id='p"1\\\x7f'))
+    fields = [
+        "2026-03-01T00:00:00Z",
+        event.event_type,
+        event.platform,
+        event.resource_type,
+        event.resource_id,
+        event.project_id,
+        event.source,
+        event.payload,
+    ]
+    assert format_instant(event.timestamp) == fields[0]
+    assert content_hash(event) == hashlib.sha256(canonical_json(fields).encode()).digest()
+    assert content_hash(event, canonical_json(event.payload)) == content_hash(event)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_json_without_decimals_is_its_own_canonical_form(value: Any) -> None:
+    """What is stored of a payload is then what is hashed of it; with decimals, it is not JSON that others read."""
+    assert plain_json(value) == canonical_json(value)
+    assert json.loads(canonical_json(value)) == value
+    assert plain_json([value, Decimal("0.5")]) is None

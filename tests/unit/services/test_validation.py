@@ -8,7 +8,7 @@ import pytest
 from tally.domain.errors import InvalidEvent
 from tally.domain.event import decode_json, parse_event
 from tally.domain.resource_type import Effect, ResourceType, Transition
-from tally.services.validation import PayloadRules
+from tally.services.validation import LONGEST_REMEMBERED, PayloadRules
 
 SIZE: dict[str, Any] = {
     "type": "object",
@@ -147,3 +147,23 @@ def test_verdicts_are_remembered_by_value_and_type() -> None:
     check('{"size": {"a": 1.0}}', rules=rules, size=size)
     with pytest.raises(InvalidEvent):
         check('{"size": {"a": true}}', rules=rules, size=size)
+
+
+def test_a_verdict_holds_for_its_size_alone() -> None:
+    """The rules remember: of equal sizes, of those that look alike, of giants, and of more than they can keep."""
+    rules = PayloadRules(remembered=2)
+    giant = '{"ram_gb": 1, "' + "x" * LONGEST_REMEMBERED + '": 1}'
+    for _ in range(2):
+        for size, fits in (
+            ('{"ram_gb": 1}', True),
+            ('{"ram_gb": "1"}', False),
+            ('{"ram_gb": true}', False),
+            ('{"ram_gb": 1.0}', True),
+            ('{"ram_gb": 1.05}', False),
+            (giant, False),
+        ):
+            if fits:
+                check(f'{{"size": {size}}}', rules=rules)
+            else:
+                with pytest.raises(InvalidEvent):
+                    check(f'{{"size": {size}}}', rules=rules)
