@@ -191,19 +191,19 @@ class _Judged:
         self._change = change
         self._rules = PayloadRules()
         self._events = 0
-        self._faults: list[str] = []
+        self._faults: dict[str, None] = {}  # in the order of their frequency
 
     def judge(self, event_type: str, payload: Mapping[str, Any], events: int) -> None:
         """Judge a payload that so many events hold."""
         new_fault = self._fault(event_type, payload, self._change.new)
         if new_fault and not self._fault(event_type, payload, self._change.old):
             self._events += events
-            self._faults.append(new_fault)
+            self._faults[new_fault] = None
 
     def lines(self, what: str) -> Iterable[str]:
         """Tell in one line what would be refused."""
         if self._faults:
-            shown = "; ".join(self._faults[:EXAMPLES])
+            shown = "; ".join(list(self._faults)[:EXAMPLES])
             more = f"; and {len(self._faults) - EXAMPLES} more" if len(self._faults) > EXAMPLES else ""
             yield f"{what} of {_events(self._events)} would be refused: {shown}{more}"
 

@@ -196,7 +196,7 @@ CHANGES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"size": {"required": ["cpus"]}},
-        ["sizes of 3 stored events would be refused: size: 'cpus' is a required"],
+        ["sizes of 3 stored events would be refused: size: 'cpus' is a required property"],
     ),
     ({"counters": ["writes"]}, ["usage of 1 stored event would be refused: usage.reads is none of writes"]),
     (
@@ -219,6 +219,7 @@ def test_a_change_that_concerns_stored_events_is_refused_unless_accepted(
     *reasons, advice = refusal.value.reasons
     assert len(reasons) == len(told)
     assert all(reason.startswith(line) for reason, line in zip(reasons, told, strict=True)), reasons
+    assert all(reason.count("is a required property") <= 1 for reason in reasons)
     assert "accept" in advice
     assert current_registry(reporting).version == version
     done = change(reporting, accept="the provider counts anew", **changes)
