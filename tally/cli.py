@@ -24,8 +24,9 @@ from tally.services import bills as bill_service
 from tally.services import clouds as cloud_service
 from tally.services import credentials as credential_service
 from tally.services import finalize as finalize_service
-from tally.services import installation, orchestrator
+from tally.services import installation, orchestrator, projection
 from tally.services import projects as project_service
+from tally.services import rejected as rejected_service
 from tally.services import relations as relation_service
 from tally.services import runs as run_service
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
@@ -36,6 +37,7 @@ from tally.services.ingest_files import Format, Summary, ingest_stream
 from tally.services.late import finalized_periods
 from tally.settings import Settings
 from tally.store.database import Connection, connected
+from tally.store.reporting.rejected import LetterFilter
 
 app = typer.Typer(
     help="Meter and rate cloud resources from their lifecycle events: provable, closable, correctable bills.",
@@ -49,6 +51,8 @@ cloud_app = typer.Typer(help="Register the installations of platforms.", no_args
 app.add_typer(cloud_app, name="cloud")
 credential_app = typer.Typer(help="Let collectors and other programs call the API.", no_args_is_help=False)
 app.add_typer(credential_app, name="credential")
+rejected_app = typer.Typer(help="See what was rejected, and try it again after the mending.", no_args_is_help=False)
+app.add_typer(rejected_app, name="rejected")
 
 Period = Annotated[str, typer.Argument(metavar="PERIOD", help="A month such as 2026-03.", show_default=False)]
 Metadata = Annotated[str, typer.Option(help='A JSON object, such as \'{"cost_centre": "4711"}\'.', metavar="JSON")]
@@ -269,6 +273,21 @@ def migrate() -> None:
         tables.prepared(terminal.out(), installation.prepare(databases))
 
 
+@app.command(epilog="Examples:  tally rebuild   |   tally rebuild --cloud os-prod-eu1")
+def rebuild(
+    cloud: Annotated[str, typer.Option(help="Only the resources of this cloud.")] = "",
+) -> None:
+    """Replay the current state of all resources from their events. Ingestion goes on meanwhile.
+
+    It can be broken off at any time, and begun again.
+    """
+    with _reporting() as (_, reporting):
+        total = projection.size(reporting, cloud or None)
+        with terminal.counting("resources", total) as progress:
+            replayed = projection.rebuild(reporting, cloud or None, progress=progress)
+    terminal.out().print(f"replayed {replayed} resources")
+
+
 @project_app.callback(invoke_without_command=True)
 def project_root(context: typer.Context) -> None:
     """Show the help where no command is named."""
@@ -458,6 +477,71 @@ def credential_revoke(
     with _reporting() as (_, reporting):
         revoked = credential_service.revoke_credential(reporting, credential, terminal.actor(), terminal.now())
     terminal.out().print(f"{revoked.name} {revoked.id} is revoked", markup=False)
+
+
+@rejected_app.callback(invoke_without_command=True)
+def rejected_root(context: typer.Context) -> None:
+    """Show the help where no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@rejected_app.command("list", epilog="Example:  tally rejected list --reason unknown_event_type --cloud os-prod-eu1")
+def rejected_list(
+    reason: Annotated[str, typer.Option(help="Only those rejected for this reason: docs/reference/events.md.")] = "",
+    cloud: Annotated[str, typer.Option(help="Only those of this cloud.")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="Those that have been taken since, too.")] = False,  # noqa: FBT002 - a flag
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most.")] = 100,
+    before: Annotated[
+        int | None, typer.Option(min=1, max=2**63 - 1, metavar="ID", help="Only those with a smaller id.")
+    ] = None,
+) -> None:
+    """List rejected events, the newest first."""
+    which = LetterFilter(reason or None, cloud or None, replayed=None if everything else False)
+    with _reporting() as (_, reporting):
+        letters = rejected_service.list_letters(reporting, which, after=before, limit=limit)
+    tables.rejected(terminal.out(), letters)
+    if len(letters) == limit:
+        terminal.err().print(f"there may be more: --before {letters[-1].id}")
+
+
+@rejected_app.command("show", epilog="Example:  tally rejected show 17 > event.json")
+def rejected_show(
+    number: Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1, help="Its id: tally rejected list.")],
+) -> None:
+    """Print what was sent, byte for byte; why it was rejected goes to standard error."""
+    with _reporting() as (_, reporting):
+        letter = rejected_service.show_letter(reporting, number)
+    tables.rejected(terminal.err(), [letter.row])
+    typer.echo(letter.raw, nl=False)
+
+
+@rejected_app.command(
+    "replay", epilog="Examples:  tally rejected replay --reason unknown_event_type   |   tally rejected replay --id 17"
+)
+def rejected_replay(
+    reason: Annotated[str, typer.Option(help="All that were rejected for this reason.")] = "",
+    cloud: Annotated[str, typer.Option(help="Of these, only those of this cloud.")] = "",
+    number: Annotated[int | None, typer.Option("--id", metavar="ID", min=1, max=2**63 - 1, help="Or this one.")] = None,
+) -> None:
+    """Try rejected events again. What is taken is done with; what is rejected again stays, with the reason of now.
+
+    Exits with 1 if anything was rejected again.
+    """
+    if bool(reason) == bool(number) or (cloud and number):
+        raise typer.BadParameter("name either --reason, and perhaps --cloud, or --id")
+    with _reporting() as (settings, reporting):
+        door = Ingest(reporting, clock=terminal.now, clock_skew=settings.clock_skew, actor=terminal.actor())
+        if number:
+            replay = rejected_service.replay_one(reporting, door, number, terminal.actor())
+        else:
+            which = LetterFilter(reason, cloud or None)
+            with terminal.counting("events", rejected_service.count_open(reporting, which)) as progress:
+                replay = rejected_service.replay_all(reporting, door, which, terminal.actor(), progress)
+    tables.replay(terminal.out(), replay)
+    if replay.results["rejected"]:
+        raise typer.Exit(1)
 
 
 def _month(text: str) -> tuple[Settings, BillingPeriod]:

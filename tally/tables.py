@@ -18,9 +18,11 @@ from tally.domain.run import Finding, Run
 from tally.services.credentials import Credential
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
+from tally.services.rejected import Replay
 from tally.services.runs import PeriodRow
 from tally.store.metering.bills import BillRow
 from tally.store.reporting.clouds import CloudRow
+from tally.store.reporting.rejected import LetterRow
 
 _WIDEST = 10_000
 
@@ -134,6 +136,34 @@ def credentials(console: Console, rows: Sequence[Credential], now: datetime) -> 
         made = row.created_by, row.id, row.replaces or ""
         _add(table, row.name, row.role, cloud, proof, row.status(now), expires, *made)
     _print(console, table)
+
+
+def rejected(console: Console, rows: Sequence[LetterRow]) -> None:
+    """Rejected events, and why."""
+    table = _table(">Id", "Received", "Taken", "Cloud", "Event", "Format", ">Bytes", "Reason", "Detail")
+    for row in rows:
+        instants = _instant(row.received_at), _instant(row.replayed_at)
+        _add(
+            table,
+            str(row.id),
+            *instants,
+            row.cloud,
+            row.event_id,
+            row.format,
+            str(row.size_bytes),
+            row.reason,
+            row.detail,
+        )
+    _print(console, table)
+
+
+def replay(console: Console, made: Replay) -> None:
+    """What became of events that were tried again, with the reasons of rejections."""
+    results = made.results
+    counts = f"accepted {results['accepted']}, deduplicated {results['deduplicated']}, rejected {results['rejected']}"
+    console.print(counts + (f", ignored {results['ignored']}" if results["ignored"] else ""))
+    for reason, count in made.reasons.most_common():
+        console.print(f"  {reason}: {count}", markup=False)
 
 
 def _table(*headers: str) -> Table:

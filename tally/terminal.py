@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import psycopg
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tally.domain.errors import InvalidEvent, InvalidInput, TallyError
 from tally.domain.event import decode_json
@@ -100,6 +100,15 @@ def progress(name: str, stream: BinaryIO) -> Iterator[Any]:
                 bar.update(task, completed=stream.tell())
 
         yield advance
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar by number on stderr where that is a terminal; what it gives is told how many more are done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err(), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
 
 
 def terminated(number: int, _frame: object) -> None:

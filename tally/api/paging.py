@@ -8,7 +8,7 @@ import hashlib
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
@@ -56,6 +56,10 @@ class Page:
         if query != self.query:
             raise _strange_cursor()
         return values
+
+    def shortened(self, whole: int) -> "Page":
+        """Return a page of the first ``whole`` rows, at least one: the others are too long for it."""
+        return replace(self, limit=min(self.limit, max(whole, 1)))
 
     def answer(self, rows: Sequence[Row], key: Callable[[Row], Key], view: Callable[[Row], Any]) -> JsonAnswer:
         """Write a page of the rows that ``fetch`` asked for; ``key`` is unique and what they are ordered by."""

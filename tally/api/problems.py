@@ -109,6 +109,7 @@ _TOLD: tuple[tuple[type[Exception], Callable[[Any], Problem]], ...] = (
     (Unavailable, lambda error: _unavailable(str(error))),
     (PoolTimeout, lambda _: _unavailable("no connection to the database is free; try again")),
     (psycopg.OperationalError, lambda _: _unavailable("the database does not answer; try again")),
+    (psycopg.errors.ReadOnlySqlTransaction, lambda _: _unavailable("the database takes no writes now; try again")),
     (psycopg.InterfaceError, lambda _: _unavailable("the database does not answer; try again")),
     (RequestValidationError, lambda error: Problem(400, "invalid-request", "; ".join(map(_fault, error.errors()[:5])))),
     (HTTPException, _of_the_framework),

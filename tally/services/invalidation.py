@@ -35,12 +35,21 @@ class Invalidation:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is read, so that the work is bounded: events of the type, and different values of their sizes."""
+
+    events: int = EVENTS_READ
+    values: int = VALUES_READ
+
+
+@dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of the definition of one resource type, and where its events lie."""
+    """A change of the definition of one resource type, where its events lie, and how much of them is read."""
 
     former: Sequence[ResourceType]  # all versions, the one in force last
     new: ResourceType
-    clouds: Sequence[str]
+    clouds: Sequence[str] = ()
+    bounds: Bounds = Bounds()
 
     @property
     def old(self) -> ResourceType:
@@ -66,17 +75,19 @@ _IGNORED = Transition(Effect.IGNORE)
 
 def changed_transitions(former: Sequence[ResourceType], new: ResourceType) -> dict[str, Transition | None]:
     """Return what the version in force says of the event types of which ``new`` says something else."""
-    change = _Change(former, new, ())
+    change = _Change(former, new)
     return {name: change.before(name) for name in change.known_before() if change.before(name) != change.after(name)}
 
 
-def find_invalidated(connection: Connection, former: Sequence[ResourceType], new: ResourceType) -> Invalidation:
+def find_invalidated(
+    connection: Connection, former: Sequence[ResourceType], new: ResourceType, bounds: Bounds = Bounds()
+) -> Invalidation:
     """Hold a new definition to the stored events of its type; ``former`` are all versions, the one in force last."""
     found = Invalidation()
     clouds = store.clouds_of(connection, new.platform)
     if not former or not clouds:
         return found
-    change = _Change(former, new, clouds)
+    change = _Change(former, new, clouds, bounds)
     found.reasons += _of_lifecycle(connection, change)
     if _may_judge_differently(change):
         _judge_sizes(connection, change, found)
@@ -91,7 +102,7 @@ def _of_lifecycle(connection: Connection, change: _Change) -> Iterable[str]:
     changed = changed_transitions(change.former, change.new)
     if not changed:
         return
-    counts = store.event_types(connection, change.clouds, change.new.resource_type, changed, EVENTS_READ)
+    counts = store.event_types(connection, change.clouds, change.new.resource_type, changed, change.bounds.events)
     for event_type, events in sorted(counts.items()):
         before, after = (_told(change.before(event_type)), _told(change.after(event_type)))
         yield f"{_events(events)} of type {event_type!r}: {before} becomes {after}"
@@ -116,13 +127,13 @@ def _judge_sizes(connection: Connection, change: _Change, found: Invalidation) -
         change.new.resource_type,
         "size",
         wanted,
-        bound=EVENTS_READ,
-        limit=VALUES_READ + 1,
+        bound=change.bounds.events,
+        limit=change.bounds.values + 1,
     )
-    if len(held) > VALUES_READ:
-        found.reasons.append(f"only the {VALUES_READ} most frequent sizes were judged; there are more")
+    if len(held) > change.bounds.values:
+        found.reasons.append(f"only the {change.bounds.values} most frequent sizes were judged; there are more")
     judged = _Judged(change)
-    for event_type, size, events in held[:VALUES_READ]:
+    for event_type, size, events in held[: change.bounds.values]:
         if not isinstance(size, dict):
             found.broken.append(f"{_events(events)} of type {event_type!r} would be read, and their size is no object")
         else:
@@ -141,8 +152,8 @@ def _judge_states(connection: Connection, change: _Change, found: Invalidation) 
         change.new.resource_type,
         "state",
         wanted,
-        bound=EVENTS_READ,
-        limit=VALUES_READ,
+        bound=change.bounds.events,
+        limit=change.bounds.values,
     ):
         if not isinstance(state, str) or not state:
             found.broken.append(f"{_events(events)} of type {event_type!r} would be read, and their state is no text")
@@ -152,7 +163,12 @@ def _judge_usage(connection: Connection, change: _Change, found: Invalidation) -
     wanted = _types(change, lambda effect: effect is not Effect.IGNORE)
     judged = _Judged(change)
     for event_type, names, broken, events in store.counters(
-        connection, change.clouds, change.new.resource_type, wanted, bound=EVENTS_READ, limit=VALUES_READ
+        connection,
+        change.clouds,
+        change.new.resource_type,
+        wanted,
+        bound=change.bounds.events,
+        limit=change.bounds.values,
     ):
         if broken:
             what = "their usage is no object of non-negative numbers"
@@ -163,9 +179,9 @@ def _judge_usage(connection: Connection, change: _Change, found: Invalidation) -
 
 
 def _of_the_bound(connection: Connection, change: _Change) -> Iterable[str]:
-    stored = store.count_up_to(connection, change.clouds, change.new.resource_type, EVENTS_READ + 1)
-    if stored > EVENTS_READ:
-        yield f"only the first {EVENTS_READ} events of the type were read; there are more"
+    stored = store.count_up_to(connection, change.clouds, change.new.resource_type, change.bounds.events + 1)
+    if stored > change.bounds.events:
+        yield f"only the first {change.bounds.events} events of the type were read; there are more"
 
 
 class _Judged:
@@ -175,19 +191,19 @@ class _Judged:
         self._change = change
         self._rules = PayloadRules()
         self._events = 0
-        self._faults: list[str] = []
+        self._faults: dict[str, None] = {}  # in the order of their frequency
 
     def judge(self, event_type: str, payload: Mapping[str, Any], events: int) -> None:
         """Judge a payload that so many events hold."""
         new_fault = self._fault(event_type, payload, self._change.new)
         if new_fault and not self._fault(event_type, payload, self._change.old):
             self._events += events
-            self._faults.append(new_fault)
+            self._faults[new_fault] = None
 
     def lines(self, what: str) -> Iterable[str]:
         """Tell in one line what would be refused."""
         if self._faults:
-            shown = "; ".join(self._faults[:EXAMPLES])
+            shown = "; ".join(list(self._faults)[:EXAMPLES])
             more = f"; and {len(self._faults) - EXAMPLES} more" if len(self._faults) > EXAMPLES else ""
             yield f"{what} of {_events(self._events)} would be refused: {shown}{more}"
 

@@ -1,6 +1,6 @@
 """The projection current_resources: folding new events into it, and replaying it from the events (rule 11)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tally.domain.event import Event
 from tally.domain.resource_type import Effect, Transition
@@ -23,32 +23,17 @@ def fold(connection: Connection, registry: Registry, new: Iterable[tuple[Event, 
 
     Steps that come after all others are applied on top of the row; any other order replays the resource's history.
     """
-    news: dict[Resource, list[Step]] = {}
-    platforms: dict[str, str] = {}
-    for event, transition in new:
-        if transition.effect is not Effect.IGNORE:
-            news.setdefault(event.resource, []).append(step_of(event, transition))
-            platforms[event.cloud] = event.platform
+    news, platforms = _by_resource(new)
     if not news:
         return
     store.lock(connection, news)
-    stored = store.rows_to_advance(connection, news)
-    advanced: list[store.AdvancedRow] = []
-    folded: dict[Resource, Projection | None] = {}
-    late: list[Resource] = []
-    for resource, steps in news.items():
-        row = stored.get(resource)
-        if len(steps) > 1:
-            steps.sort(key=lambda step: step.order)
-        if row is None:
-            folded[resource] = replay(steps)  # they are its whole history
-        elif in_order(row.projection, steps):
-            advanced.append(_advanced(row, steps))
-        else:
-            late.append(resource)
-    for resource, history in _histories(connection, late).items():
-        folded[resource] = _replayed(registry, history)
-    store.advance(connection, advanced)
+    rows = store.rows_to_advance(connection, news)
+    ahead = {resource for resource, row in rows.items() if in_order(row.projection, news[resource])}
+    store.advance(connection, [_advanced(rows[resource], news[resource]) for resource in ahead])
+    # Without a row, the news are the whole history.
+    folded = {resource: replay(steps) for resource, steps in news.items() if resource not in rows}
+    histories = _histories(connection, rows.keys() - ahead)
+    folded |= {resource: _replayed(registry, history) for resource, history in histories.items()}
     store.write(
         connection,
         [
@@ -57,6 +42,20 @@ def fold(connection: Connection, registry: Registry, new: Iterable[tuple[Event, 
             if projection is not None
         ],
     )
+
+
+def _by_resource(new: Iterable[tuple[Event, Transition]]) -> tuple[dict[Resource, list[Step]], dict[str, str]]:
+    """Return the steps that do something, in order and by resource, and the platforms of their clouds."""
+    news: dict[Resource, list[Step]] = {}
+    platforms: dict[str, str] = {}
+    for event, transition in new:
+        if transition.effect is not Effect.IGNORE:
+            news.setdefault(event.resource, []).append(step_of(event, transition))
+            platforms[event.cloud] = event.platform
+    for steps in news.values():
+        if len(steps) > 1:
+            steps.sort(key=lambda step: step.order)
+    return news, platforms
 
 
 def rebuild(
@@ -106,7 +105,7 @@ def _rebuild(connection: Connection, registry: Registry, resources: Sequence[Res
     return len(rows)
 
 
-def _histories(connection: Connection, resources: Sequence[Resource]) -> Mapping[Resource, list[Event]]:
+def _histories(connection: Connection, resources: Collection[Resource]) -> Mapping[Resource, list[Event]]:
     return events_store.histories(connection, resources) if resources else {}
 
 

@@ -6,7 +6,7 @@ What makes an event acceptable belongs to ingest.py; how a format is read, to fo
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -34,8 +34,21 @@ class Letter:
     """A dead letter with what came: in base64 if it is no UTF-8."""
 
     row: LetterRow
-    content: str
-    encoding: Literal["text", "base64"]
+    raw: bytes
+
+    @property
+    def encoding(self) -> Literal["text", "base64"]:
+        """How the content is written."""
+        try:
+            self.raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return "base64"
+        return "text"
+
+    @property
+    def content(self) -> str:
+        """What came, as a text."""
+        return self.raw.decode("utf-8") if self.encoding == "text" else base64.b64encode(self.raw).decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,12 @@ class Replay:
     remaining: int = 0
     next_after: int | None = None
 
+    def add(self, replayed: Replayed) -> None:
+        """Count one letter."""
+        self.results[replayed.result] += 1
+        if replayed.result == "rejected":
+            self.reasons[replayed.reason] += 1
+
 
 def list_letters(
     connection: Connection, which: LetterFilter, *, after: int | None = None, limit: int | None = None
@@ -82,11 +101,7 @@ def show_letter(connection: Connection, letter_id: int) -> Letter:
     found = store.select_letter(connection, letter_id)
     if found is None:
         raise NotFound(f"there is no dead letter {letter_id}")
-    row, raw = found
-    try:
-        return Letter(row, raw.decode("utf-8"), "text")
-    except UnicodeDecodeError:
-        return Letter(row, base64.b64encode(raw).decode("ascii"), "base64")
+    return Letter(*found)
 
 
 def replay_letter(connection: Connection, door: Ingest, letter_id: int, actor: str) -> Replayed:
@@ -104,6 +119,37 @@ def replay_letter(connection: Connection, door: Ingest, letter_id: int, actor: s
     (replayed,) = _replay(connection, door, letters)
     audit.record(connection, actor, "rejected_event.replay", str(letter_id), {"result": replayed.result})
     return replayed
+
+
+def replay_one(connection: Connection, door: Ingest, letter_id: int, actor: str) -> Replay:
+    """Do the same, and count what became of it."""
+    replay = Replay()
+    replay.add(replay_letter(connection, door, letter_id, actor))
+    return replay
+
+
+def replay_all(
+    connection: Connection, door: Ingest, which: LetterFilter, actor: str, progress: Callable[[int], object]
+) -> Replay:
+    """Replay letters call after call until none is left; ``progress`` is told how many each call had.
+
+    Raises:
+        Unavailable: likewise.
+    """
+    whole = Replay()
+    after: int | None = 0
+    while after is not None:
+        replay = replay_letters(connection, door, which, actor, after=after, limit=EVENTS_PER_TRANSACTION)
+        whole.results.update(replay.results)
+        whole.reasons.update(replay.reasons)
+        progress(replay.results.total())
+        after = replay.next_after
+    return whole
+
+
+def count_open(connection: Connection, which: LetterFilter) -> int:
+    """Return how many letters have not been replayed yet."""
+    return store.count_letters(connection, replace(which, replayed=False))
 
 
 def replay_letters(
@@ -128,9 +174,7 @@ def replay_letters(
     last, left = after, limit
     while left and (letters := _next(connection, which, last, left)):
         for replayed in _replay(connection, door, letters):
-            replay.results[replayed.result] += 1
-            if replayed.result == "rejected":
-                replay.reasons[replayed.reason] += 1
+            replay.add(replayed)
         last, left = letters[-1].id, left - len(letters)
     replay.remaining = store.count_letters(connection, which, after=last)
     replay.next_after = last if replay.remaining else None

@@ -70,6 +70,7 @@ def pool(url: str, size: int) -> Iterator[ConnectionPool[Connection]]:
         min_size=1,
         max_size=size,
         timeout=POOL_TIMEOUT,
+        reconnect_timeout=POOL_TIMEOUT,  # beyond, whoever asks tries anew: attempts would come ever more rarely
         open=False,
     ) as connections:
         yield connections

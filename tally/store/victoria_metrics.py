@@ -76,7 +76,7 @@ class VictoriaMetrics:
             line = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
             labels, at_ms, values = line["metric"], line["timestamps"], line["values"]
             _check_shape(labels, at_ms, values)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # An error that it notices after the first line ends up among the lines; so does an infinite value.
             said = text[:_SHOWN].decode("utf-8", "replace")
             raise Unavailable(f"{self._name} sends a line that is no series of finite samples: {said}") from None

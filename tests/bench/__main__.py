@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tally.store.embedded import embedded_server
-from tests.bench import close_vs_copy, http_ingest, ingest_vs_copy, timeline_vs_duckdb
+from tests.bench import close_vs_copy, http_ingest, ingest_vs_copy, lifecycle_query, timeline_vs_duckdb
 from tests.conftest import temporary_home
 
 BENCHMARKS: dict[str, Callable[[str], list[dict[str, object]]]] = {
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[str], list[dict[str, object]]]] = {
     "http_ingest_vs_copy": http_ingest.run,
     "timeline_vs_duckdb": timeline_vs_duckdb.run,
     "close_vs_copy": close_vs_copy.run,
+    "lifecycle_query_ms": lifecycle_query.run,
 }
 # Results that another benchmark brings along.
 BROUGHT_BY = {"http_ingest_events_per_s": "http_ingest_vs_copy", "http_duplicates_vs_new": "http_ingest_vs_copy"}

@@ -126,6 +126,20 @@ def test_decimals_come_back_as_they_were_sent(reporting: Connection, reporting_u
         assert "0.12345678901234567890123456789" in client.get(EVENTS).text
 
 
+def test_long_events_shorten_a_page(reporting: Connection, reporting_url: str, metering_url: str) -> None:
+    """A page holds whole events, and no more than memory is for."""
+    note = "x" * 250_000
+    for n in range(0, 80, 40):
+        some = [event(f"e-{m:02d}", f"01T00:00:{m % 60:02d}", CREATE, f"v-{m}", payload={"note": note})
+                for m in range(n, n + 40)]  # fmt: skip
+        assert {outcome.status for outcome in send(reporting, *some)} == {"accepted"}
+    with live_api(reporting_url, metering_url) as client:
+        first = exact(client.get(EVENTS, limit=1000))
+        assert 1 < len(first["items"]) < 80
+        found = client.items(EVENTS, limit=1000)
+    assert sorted(each["event_id"] for each in found) == [f"e-{n:02d}" for n in range(80)]
+
+
 @pytest.mark.parametrize("filters", FILTERS, ids=lambda filters: "&".join(f"{k}={v}" for k, v in filters.items()))
 def test_s61_a_consumer_sees_the_events_of_its_projects_only(
     callers: Mapping[str, Client], filters: dict[str, str]

@@ -159,7 +159,7 @@ def test_numbers_stay_what_they_were(api: Client) -> None:
     """A decimal comes back digit by digit; no binary float touches it."""
     sent = json.dumps(event("e-1", "01T00:00:00", CREATE)).replace("{}", '{"note": 0.10000000000000000000001}')
     assert api.request("POST", EVENTS, data=sent.encode()).status_code == 201
-    assert '"note":0.10000000000000000000001' in api.get(EVENTS).text
+    assert '"note": 0.10000000000000000000001' in api.get(EVENTS).text
 
 
 CLOUD_EVENT = {

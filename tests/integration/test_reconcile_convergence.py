@@ -27,7 +27,7 @@ from tests.integration.sending import CLOUD, CREATE, NOW, count, door, projectio
 
 # One database serves all examples of a test: each example has other clouds, and events are append-only.
 shared_database = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 example_numbers = counting(1)
 LATER = timedelta(minutes=20)
@@ -58,7 +58,7 @@ def platforms(draw: st.DrawFn, extra: st.SearchStrategy[list[Answer]]) -> Platfo
     """A platform that lists some resources of each type, and more answers."""
     answers: dict[str, Sequence[Answer]] = {}
     for resource_type in RESOURCE_TYPES:
-        ids = draw(st.lists(st.sampled_from(IDS), unique=True))
+        ids = [name for name in IDS if draw(st.integers(0, 3))]  # most of them
         answers[resource_type] = draw(st.permutations([*(draw(listed(name)) for name in ids), *draw(extra)]))
     return Platform(answers)
 
@@ -103,7 +103,7 @@ def test_after_a_sync_the_inventory_is_what_was_listed(reporting: Connection) ->
     histories.register(reporting)
 
     @shared_database
-    @given(histories.worlds(), platforms(st.just([])))
+    @given(histories.worlds(min_resources=6), platforms(st.just([])))
     def holds(world: World, platform: Platform) -> None:
         for cloud in {cloud for cloud, _, _ in brought(reporting, world)}:
             assert reconcile(reporting, cloud, platform).status == "completed"
@@ -122,20 +122,20 @@ def test_after_a_sync_the_inventory_is_what_was_listed(reporting: Connection) ->
 
 
 def test_what_a_platform_cannot_tell_closes_and_changes_nothing(reporting: Connection) -> None:
-    """With a gap and an unknown: what is not listed, and what is unknown, is as before."""
+    """With a gap and an unknown, which comes last: what is not listed, and what is unknown, is as before."""
     histories.register(reporting)
-    unclear: list[Answer] = [Gap("503"), Unknown("4")]
 
     @shared_database
-    @given(histories.worlds(), platforms(st.just(unclear)))
-    def holds(world: World, platform: Platform) -> None:
+    @given(histories.worlds(min_resources=6), platforms(st.just([Gap("503")])))
+    def holds(world: World, listing: Platform) -> None:
+        platform = Platform({name: [*answers, Unknown("3")] for name, answers in listing.answers.items()})
         for cloud in {cloud for cloud, _, _ in brought(reporting, world)}:
             before = inventory(reporting, cloud)
             told = {
                 (cloud, resource_type, answer.resource_id)
                 for resource_type, answers in platform.answers.items()
                 for answer in answers
-                if isinstance(answer, Listed)
+                if isinstance(answer, Listed) and answer.resource_id != "3"
             }
             assert reconcile(reporting, cloud, platform).status == "incomplete"
             after = inventory(reporting, cloud)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tally.domain.errors import InvalidInput, NotFound, Refused
+from tally.domain.resource_type import ResourceType, definition_hash
+from tally.services.invalidation import Bounds, find_invalidated
 from tally.services.projection import rebuild
 from tally.services.registry import (
     Defined,
@@ -16,6 +18,7 @@ from tally.services.registry import (
     versions_of_type,
 )
 from tally.store.database import Connection, connected
+from tally.store.reporting.registry import add_definition
 from tests.integration.sending import at, count, current, event, projection, send, statuses
 
 DEFINITION = {"size": {"properties": {"size_gb": {"minimum": 0.5}}}, "lifecycle": {"a": "create"}}
@@ -193,7 +196,7 @@ CHANGES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"size": {"required": ["cpus"]}},
-        ["sizes of 3 stored events would be refused: size: 'cpus' is a required"],
+        ["sizes of 3 stored events would be refused: size: 'cpus' is a required property"],
     ),
     ({"counters": ["writes"]}, ["usage of 1 stored event would be refused: usage.reads is none of writes"]),
     (
@@ -216,6 +219,7 @@ def test_a_change_that_concerns_stored_events_is_refused_unless_accepted(
     *reasons, advice = refusal.value.reasons
     assert len(reasons) == len(told)
     assert all(reason.startswith(line) for reason, line in zip(reasons, told, strict=True)), reasons
+    assert all(reason.count("is a required property") <= 1 for reason in reasons)
     assert "accept" in advice
     assert current_registry(reporting).version == version
     done = change(reporting, accept="the provider counts anew", **changes)
@@ -298,6 +302,33 @@ def test_other_types_are_not_folded_again(reporting: Connection) -> None:
     assert current(reporting)["last_event_id"] == "v"
     spoiled = reporting.execute("select count(*) from reporting.current_resources where last_state = 'spoiled'")
     assert spoiled.fetchone() == (1,)
+
+
+def test_of_more_events_than_are_read_it_says_so(reporting: Connection) -> None:
+    """The work is bounded, and nobody takes a part for the whole."""
+    before(reporting)
+    old = current_registry(reporting)["test", "thing"]
+    new = ResourceType.from_definition("test", "thing", 0, BEFORE | {"size": {"required": ["cpus"]}})
+    told = find_invalidated(reporting, [old], new, Bounds(events=5, values=1)).reasons
+    assert told[0] == "only the 1 most frequent sizes were judged; there are more"
+    assert told[1].startswith("sizes of 1 stored event would be refused")
+    assert told[2] == "only the first 5 events of the type were read; there are more"
+    exact = find_invalidated(reporting, [old], new, Bounds(events=6, values=3)).reasons
+    assert [line.split(" would")[0] for line in exact] == ["sizes of 3 stored events"]
+
+
+def test_a_new_release_folds_the_resources_of_its_types_again(reporting: Connection) -> None:
+    """What ships with Tally changes, too: its resources follow when the new definition is loaded."""
+    shipped = current_registry(reporting)["openstack", "volume"].definition
+    changed = {"volume.create.end": {"effect": "create", "state": "as before"}}
+    older = {**shipped, "lifecycle": {**shipped["lifecycle"], **changed}}
+    with reporting.transaction():
+        add_definition(reporting, "openstack", "volume", older, definition_hash(older), "builtin")
+    send(reporting, event("1", "01T00:00:00", "volume.create.end"))
+    assert current(reporting)["state"] == "as before"
+    assert load_builtin_types(reporting) == ["openstack.volume"]
+    assert current(reporting)["state"] == "available"
+    assert_replayed(reporting)
 
 
 def assert_replayed(reporting: Connection) -> None:

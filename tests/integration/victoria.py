@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -43,12 +42,6 @@ class Victoria:
         """Let everything that was stored be found."""
         requests.get(f"{self.url}/internal/force_flush", timeout=60).raise_for_status()
 
-    def exports(self) -> int:
-        """How many exports the server has been asked for."""
-        lines = requests.get(f"{self.url}/metrics", timeout=60).text.splitlines()
-        name = 'vm_http_requests_total{path="/api/v1/export"} '
-        return next(int(line.removeprefix(name)) for line in lines if line.startswith(name))
-
 
 @contextmanager
 def running_victoria() -> Iterator[Victoria]:
@@ -71,11 +64,6 @@ def running_victoria() -> Iterator[Victoria]:
             process.kill()
             process.wait()
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def at(when: str) -> datetime:
-    """An instant of 2026 such as 03-05T10:00:00."""
-    return parse_instant(f"2026-{when}Z")
 
 
 def _free_port() -> int:

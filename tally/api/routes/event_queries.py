@@ -1,5 +1,6 @@
 """GET /api/v1/events: the history. Events are taken at events.py, those of one resource are read at resources.py."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -7,7 +8,7 @@ from fastapi import APIRouter
 
 from tally.api.answers import JsonAnswer, instant, stored
 from tally.api.dependencies import Caller, Reporting, check_project_filter
-from tally.api.paging import Paged
+from tally.api.paging import Key, Page, Paged
 from tally.api.parameters import From, NameFilter, To
 from tally.services.event_queries import list_events
 from tally.store.reporting.queries import EventFilter, EventRow
@@ -37,11 +38,16 @@ def events(
         after=page.after(datetime, str, str),
         limit=page.fetch,
     )
-    return page.answer(rows, lambda row: row.key, event_view)
+    return event_page(page, rows, lambda row: row.key)
 
 
-def event_view(row: EventRow) -> dict[str, Any]:
-    """Show an event as it was sent."""
+def event_page(page: Page, rows: Sequence[EventRow], key: Callable[[EventRow], Key]) -> JsonAnswer:
+    """Write a page of events, each as it was sent; where they are long, a shorter one."""
+    return page.shortened(sum(row.payload is not None for row in rows)).answer(rows, key, _view)
+
+
+def _view(row: EventRow) -> dict[str, Any]:
+    assert row.payload is not None, "what is beyond the page is not shown"
     return {
         "event_id": row.event_id,
         "timestamp": instant(row.timestamp),

@@ -1,6 +1,6 @@
 """Metered months: bills, usage and costs of the live run, periods and runs. Nothing is written here."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -49,8 +49,7 @@ def bills(
         after=_after(page, run, str, str),
         limit=page.fetch,
     )
-    whole = sum(row.document is not None for row in rows)
-    page = replace(page, limit=min(page.limit, max(whole, 1)))
+    page = page.shortened(sum(row.document is not None for row in rows))
     return page.answer(rows, lambda row: (run.id, *row.key), lambda row: _bill(row, run))
 
 

@@ -9,7 +9,7 @@ from tally.api.answers import JsonAnswer, instant, stored
 from tally.api.dependencies import Caller, Reporting, check_project_filter
 from tally.api.paging import Paged
 from tally.api.parameters import NameFilter, NameInPath
-from tally.api.routes.event_queries import event_view
+from tally.api.routes.event_queries import event_page
 from tally.domain.lifecycle import Anomaly, Interval, Lifetime
 from tally.domain.timeline import Projection
 from tally.services.event_queries import get_lifecycle, list_events_of_resource
@@ -62,7 +62,7 @@ def events(
         after=page.after(datetime, str),
         limit=page.fetch,
     )
-    return page.answer(rows, lambda row: (row.timestamp, row.event_id), event_view)
+    return event_page(page, rows, lambda row: (row.timestamp, row.event_id))
 
 
 @router.get(RESOURCE + "/lifecycle", operation_id="getLifecycle")

@@ -118,8 +118,8 @@ def bills(
 
     The first has its document; so have those that follow until their documents are BYTES_OF_BILLS long.
     """
-    in_order = "order by t.cloud, t.project_id rows unbounded preceding exclude current row"
-    before = f"coalesce(sum(octet_length(t.document)) over ({in_order}), 0)"
+    frame = "order by t.cloud, t.project_id rows between unbounded preceding and 1 preceding"
+    before = f"coalesce(sum(octet_length(t.document)) over ({frame}), 0)"
     document = f"case when {before} < {BYTES_OF_BILLS} then t.document end"
     columns = ", ".join(document if name == "document" else f"t.{name}" for name in BillRow._fields)
     rows = _page(connection, columns, "bills", ("cloud", "project_id"), run_id, wanted, visible, after, limit)

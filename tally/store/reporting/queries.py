@@ -15,6 +15,8 @@ from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.reporting.events import Resource
 
+BYTES_OF_PAYLOADS = 16 * 1024 * 1024  # of a page; an event alone may have a quarter of a megabyte
+
 EventKey = tuple[datetime, str, str]  # (timestamp, cloud, event_id): the order of lists of events
 ResourceStatus = Literal["active", "deleted", "all"]
 
@@ -45,7 +47,7 @@ class ResourceFilter:
 
 
 class EventRow(NamedTuple):
-    """A stored event; ``payload`` is its JSON text."""
+    """A stored event; ``payload`` is its JSON text, or None where the page holds enough already."""
 
     event_id: str
     timestamp: datetime
@@ -56,7 +58,7 @@ class EventRow(NamedTuple):
     resource_id: str
     project_id: str
     source: Source
-    payload: str
+    payload: str | None
 
     @property
     def key(self) -> EventKey:
@@ -97,7 +99,7 @@ class _List:
 
 _EVENTS = _List(
     "reporting.events as t",
-    ", ".join(f"t.{name}::text" if name == "payload" else f"t.{name}" for name in EventRow._fields),
+    ", ".join(f"t.{name}" for name in EventRow._fields),
     ("timestamp", "cloud", "event_id"),
 )
 _RESOURCES = _List(
@@ -120,7 +122,10 @@ def events(
     after: EventKey | None,
     limit: int,
 ) -> list[EventRow]:
-    """Return the next events after a key, in the order of (timestamp, cloud, event_id)."""
+    """Return the next events after a key, in the order of (timestamp, cloud, event_id).
+
+    The first has its payload; so have those that follow until their payloads are BYTES_OF_PAYLOADS long.
+    """
     where = _equal(wanted, "cloud", "project_id", "resource_type", "resource_id", "event_type")
     if wanted.since is not None:
         where.append("t.timestamp >= %(since)s")
@@ -128,8 +133,15 @@ def events(
         where.append("t.timestamp < %(until)s")
     if after is not None:
         where.append("t.timestamp >= %(after_0)s")  # implied by the key, but only so are months left out
-    rows = _page(connection, _EVENTS, wanted, where, visible, after, limit)
-    return [EventRow(*row) for row in rows]
+    query, values = _page(_EVENTS, wanted, where, visible, after, limit)
+    key = ", ".join(_EVENTS.key)
+    before = f"sum(octet_length(payload::text)) over (order by {key} rows between unbounded preceding and 1 preceding)"
+    query = f"""
+        select {", ".join(EventRow._fields[:-1])},
+            case when coalesce({before}, 0) < {BYTES_OF_PAYLOADS} then payload::text end
+        from ({query}) as page
+        order by {key}"""
+    return [EventRow(*row) for row in connection.execute(query.encode(), values, prepare=False)]
 
 
 def resources(
@@ -142,8 +154,8 @@ def resources(
 ) -> list[ResourceRow]:
     """Return the next rows of current_resources after a key, in the order of (cloud, resource_type, resource_id)."""
     where = _equal(wanted, "cloud", "project_id", "resource_type", "resource_id", "state") + _STATUS[wanted.status]
-    rows = _page(connection, _RESOURCES, wanted, where, visible, after, limit)
-    return [ResourceRow(*row) for row in rows]
+    query, values = _page(_RESOURCES, wanted, where, visible, after, limit)
+    return [ResourceRow(*row) for row in connection.execute(query.encode(), values, prepare=False)]
 
 
 def history(connection: Connection, resource: Resource) -> list[Event]:
@@ -173,23 +185,20 @@ def _event(resource: Resource, row: Sequence[Any]) -> Event:
 
 
 def _page(
-    connection: Connection,
     listed: _List,
     wanted: EventFilter | ResourceFilter,
     where: Sequence[str],
     visible: Collection[ProjectKey] | None,
     after: Sequence[object] | None,
     limit: int,
-) -> list[tuple[Any, ...]]:
+) -> tuple[str, dict[str, Any]]:
+    """Write the statement of a page, and its values."""
     conditions = [*where, _beyond(listed)] if after is not None else list(where)
     values = {name: getattr(wanted, name) for name in type(wanted).__slots__} | {"limit": limit}
     values |= {f"after_{place}": value for place, value in enumerate(after or ())}
     if visible is None:
-        query = _of_all(listed, conditions)
-    else:
-        query = _of_each(listed, conditions)
-        values |= _seen(visible, wanted)
-    return connection.execute(query.encode(), values, prepare=False).fetchall()
+        return _of_all(listed, conditions), values
+    return _of_each(listed, conditions), values | _seen(visible, wanted)
 
 
 def _of_all(listed: _List, where: Sequence[str]) -> str:

@@ -1,0 +1,174 @@
+"""Rule 15 for random histories and random samples: each gain lies in the record in which the definition puts it.
+
+The samples come from a server in memory: what a real one does is shown in test_counters.py.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tally.domain.counter import CounterSource
+from tally.domain.samples import from_milliseconds, to_milliseconds
+from tally.services.counters import Counters
+from tally.store.database import Connection
+from tally.store.victoria_metrics import Line
+from tests import histories
+from tests.histories import INSTANTS, Resource, World
+from tests.integration.metering_sql import meter
+from tests.integration.test_order_independence import MARCH, abandon, arriving_worlds, derived_database, ingest
+from tests.model import Lifetime, Model
+
+Series = Mapping[int, Decimal]            # what a counter showed, by millisecond
+Sampled = Mapping[Resource, Sequence[Series]]
+
+SOURCE = CounterSource(
+    name="things",
+    platform="test",
+    resource_type="thing",
+    metric="egress_gb",
+    selector="things",
+    clouds=("alpha",),
+    resource_label="id",
+    unit=Decimal("0.5"),
+    cloud_label="cloud",
+)
+# Around the instants at which events are: a sample at one of them, and one to either side, are the hard cases.
+MOMENTS = [to_milliseconds(instant) + offset for instant in INSTANTS for offset in (-1, 0, 1, 3_600_000)]
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A server that has these samples."""
+
+    sampled: Sampled
+
+    def export(self, selector: str, start: datetime, end: datetime) -> Iterator[Line]:
+        """The samples of the span, one line a series."""
+        assert selector == SOURCE.selector
+        for (cloud, _, resource_id), several in self.sampled.items():
+            for number, series in enumerate(several):
+                labels = {"cloud": cloud, "id": resource_id, "nic": str(number)}
+                told = [(at, value) for at, value in sorted(series.items()) if start <= from_milliseconds(at) < end]
+                yield Line(labels, [at for at, _ in told], [value for _, value in told])
+
+
+def series() -> st.SearchStrategy[Series]:
+    """What one counter showed, with resets."""
+    return st.dictionaries(st.sampled_from(MOMENTS), st.integers(0, 20).map(Decimal), max_size=8)
+
+
+@st.composite
+def sampled_worlds(draw: st.DrawFn) -> tuple[World, Sampled]:
+    """Histories, and up to two counters of each thing and of one that nobody knows."""
+    world, _ = draw(arriving_worlds(min_resources=10))
+    things = [resource for resource in world if resource[1] == "thing"]
+    stranger = (f"{next(iter(world))[0]}", "thing", "stranger")
+    return world, {thing: draw(st.lists(series(), max_size=2)) for thing in [*things, stranger]}
+
+
+def test_each_gain_lies_in_the_record_in_which_the_definition_puts_it(
+    reporting: Connection, metering: Connection
+) -> None:
+    """With what events bring, and nothing else; what no life takes is reported, and nothing else is."""
+    histories.register(reporting)
+
+    @derived_database
+    @given(sampled_worlds())
+    def holds(drawn: tuple[World, Sampled]) -> None:
+        world, sampled = drawn
+        ingest(reporting, [[((resource, record), False) for resource, history in world.items() for record in history]])
+        counters = Counters(InMemory(sampled), (SOURCE,), timedelta(days=40))
+        run = meter(reporting, metering, counters=counters)
+        models = {resource: Model(world.get(resource, ())) for resource in {*world, *sampled}}
+        assert recorded(metering, world) == {
+            (resource, usage.from_ts): counted
+            for resource, model in models.items()
+            for usage, counted in expected(model, sampled.get(resource, ()))
+            if counted
+        }
+        assert reported(metering, sampled) == {
+            resource: lost
+            for resource, several in sampled.items()
+            if (lost := sum((unplaced(models[resource], one) for one in several), Decimal(0)))
+        }
+        abandon(metering, run.id)
+
+    holds()
+
+
+def recorded(metering: Connection, world: World) -> dict[tuple[Resource, datetime], dict[str, Decimal]]:
+    """The counters of the records of a world that have any."""
+    rows = metering.execute(
+        "select cloud, resource_type, resource_id, from_ts, counters from metering.int_usage_records"
+        " where counters <> '{}'"
+    ).fetchall()
+    return {
+        ((cloud, kind, name), from_ts): {metric: Decimal(value) for metric, value in counters.items()}
+        for cloud, kind, name, from_ts, counters in rows
+        if (cloud, kind, name) in world
+    }
+
+
+def reported(metering: Connection, sampled: Sampled) -> dict[Resource, Decimal]:
+    """How much of each resource the findings say that no life takes."""
+    rows = metering.execute(
+        "select cloud, resource_type, split_part(subject, ' ', 1), split_part(detail, ' ', 1)::numeric"
+        " from metering.int_findings where kind = 'counter_unplaced'"
+    ).fetchall()
+    return {tuple(resource): lost for *resource, lost in rows if tuple(resource) in sampled}  # type: ignore[misc]
+
+
+def expected(model: Model, several: Sequence[Series]) -> Iterator[tuple[Any, dict[str, Decimal]]]:
+    """Each record of March with its counters, by events and by samples."""
+    gains = [placed for one in several for placed in in_lives(model, one)]
+    for usage in model.usage(*MARCH):
+        counted: dict[str, Decimal] = defaultdict(Decimal, usage.counters)
+        for life, instant, gain in gains:
+            at_the_close = instant == life.closed_at == usage.to_ts
+            if life.no == usage.lifetime_no and (usage.from_ts <= instant < usage.to_ts or at_the_close):
+                counted["egress_gb"] += gain
+        yield usage, dict(counted)
+
+
+def in_lives(model: Model, samples: Series) -> Iterator[tuple[Lifetime, datetime, Decimal]]:
+    """Each gain with the life that takes it, at the instant of its later sample, or of the deletion that it spans."""
+    lives = [life for life in model.lifetimes if life.opened_at != life.closed_at]
+    showed = [(from_milliseconds(at), value * SOURCE.unit) for at, value in sorted(samples.items())]
+    if showed:
+        at, first = showed[0]
+        begun = [life for life in lives if life.opened_at <= at]
+        if begun and first and begun[-1].opened_at >= MARCH[0] and not begun[-1].open_left:
+            yield begun[-1], min(at, begun[-1].closed_at or at), first
+    for since, at, gain in gains_of(samples):
+        if life := taker(lives, since, at):
+            yield life, min(at, life.closed_at or at), gain
+
+
+def taker(lives: Sequence[Lifetime], since: datetime, at: datetime) -> Lifetime | None:
+    """The first life that was there at the later sample, its deletion included, or ended between the two."""
+    there = [life for life in lives if life.opened_at <= at and (life.closed_at is None or at <= life.closed_at)]
+    ended = [life for life in lives if life.closed_at is not None and since < life.closed_at < at]
+    return min([*there, *ended], key=lambda life: life.no, default=None)
+
+
+def gains_of(samples: Series) -> Iterator[tuple[datetime, datetime, Decimal]]:
+    """The gains between neighbouring samples; a counter that fell began again at zero."""
+    instants = sorted(samples)
+    for place in range(1, len(instants)):
+        former, value = samples[instants[place - 1]], samples[instants[place]]
+        gain = value if value < former else value - former
+        if gain:
+            yield from_milliseconds(instants[place - 1]), from_milliseconds(instants[place]), gain * SOURCE.unit
+
+
+def unplaced(model: Model, samples: Series) -> Decimal:
+    """What a counter gained in March while no life could take it."""
+    lives = [life for life in model.lifetimes if life.opened_at != life.closed_at]
+    lost = [gain for since, at, gain in gains_of(samples) if MARCH[0] <= at < MARCH[1] and not taker(lives, since, at)]
+    return sum(lost, Decimal(0))
