@@ -3,6 +3,7 @@
 Its argument is the descriptor of the listening socket that it inherits.
 """
 
+import asyncio
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ from typing import TextIO
 import uvicorn
 from fastapi import FastAPI
 
+from tally.api.acceptor import Acceptor
 from tally.api.app import create_app
 from tally.api.auth.authenticator import caller_check
 from tally.api.auth.caller import Authenticator, Development
@@ -33,17 +35,32 @@ _CONNECTIONS = 1000  # of clients to one process; what is in flight on them is l
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves."""
+    """Takes its part of the connections, and says when it serves."""
 
-    def __init__(self, config: uvicorn.Config, parent: TextIO) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, parent: TextIO) -> None:
         super().__init__(config)
+        self._listener = listener
         self._parent = parent
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the listener it is
         """Start to serve, and say so."""
-        await super().startup(sockets)
+        await super().startup([])
         if self.started:
+            acceptor = Acceptor(self._listener, self._protocol, self.server_state.connections)
+            self._accepting = asyncio.create_task(acceptor.run())
             _tell(self._parent, READY)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and let requests end."""
+        self._accepting.cancel()
+        self._listener.close()
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
 
 def main(descriptor: int) -> int:
@@ -69,7 +86,7 @@ def _serve(listener: socket.socket, parent: TextIO) -> None:
     authenticator: Authenticator = Development() if development else caller_check(settings, _now)
     with open_state(settings, databases, _now, authenticator, adapters()) as state:
         app = _application(state, development=development)
-        _Server(_configuration(app), parent).run([listener])
+        _Server(_configuration(app), listener, parent).run()
 
 
 def _application(state: State, *, development: bool) -> FastAPI:
