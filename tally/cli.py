@@ -269,8 +269,9 @@ def migrate() -> None:
 
     Resource types and price files that are new are loaded, too.
     """
-    with installation.serving(Settings.from_environment()) as databases:
-        tables.prepared(terminal.out(), installation.prepare(databases))
+    settings = Settings.from_environment()
+    with installation.serving(settings) as databases:
+        tables.prepared(terminal.out(), installation.prepare(databases, settings.prices))
 
 
 @app.command(epilog="Examples:  tally rebuild   |   tally rebuild --cloud os-prod-eu1")
@@ -302,7 +303,7 @@ def project_root(context: typer.Context) -> None:
 def project_create(
     project: Annotated[str, typer.Argument(metavar="CLOUD/PROJECT", help="The cloud, and the project's id in it.")],
     platform: Annotated[
-        str, typer.Option(help="openstack, hetzner, stackit, ionos, gardener or harbor; meta for a group of projects.")
+        str, typer.Option(help="As in the registry of resource types, such as openstack; meta for a group of projects.")
     ],
     name: Annotated[str, typer.Option(help="What people call it.")] = "",
     metadata: Metadata = "{}",

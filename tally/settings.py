@@ -41,6 +41,7 @@ SETTINGS = (
     Setting("TALLY_ZONE", "UTC", "Zone of the billing periods; cannot change once a period is finalized"),
     Setting("TALLY_GRACE_HOURS", "72", "Hours after the end of a period before it can be finalized"),
     Setting("TALLY_CLOCK_SKEW_SECONDS", "300", "How far in the future an event may be stamped"),
+    Setting("TALLY_PRICES", "", "Folder of price versions of your own, loaded beside those that ship; empty: none"),
     Setting("TALLY_WEB_PORT", "3000", "Port of the Dagster webserver on the loopback interface"),
     Setting("TALLY_OIDC_ISSUER", "", "URL of the OIDC issuer whose JWTs the API takes, as in their claim iss; "
             "empty: none"),
@@ -80,6 +81,7 @@ class Settings:
     zone: str = "UTC"
     grace: timedelta = timedelta(hours=72)
     clock_skew: timedelta = timedelta(seconds=300)
+    prices: Path | None = None
     web_port: int = 3000
     api_port: int = 8080
     api_workers: int = 2
@@ -129,6 +131,7 @@ class Settings:
             "zone": read("TALLY_ZONE", _zone),
             "grace": read("TALLY_GRACE_HOURS", lambda text: timedelta(hours=_count(text, HOURS_IN_TEN_YEARS))),
             "clock_skew": read("TALLY_CLOCK_SKEW_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
+            "prices": read("TALLY_PRICES", _path),
             "web_port": read("TALLY_WEB_PORT", lambda text: _count(text, LAST_PORT)),
             "oidc_issuer": read("TALLY_OIDC_ISSUER", _web_url),
             "oidc_audience": read("TALLY_OIDC_AUDIENCE", str),
@@ -146,7 +149,7 @@ class Settings:
             "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
             "sync_max_deleted_percent": read("TALLY_SYNC_MAX_DELETED_PERCENT", lambda text: _count(text, 100)),
             "victoriametrics_url": read("TALLY_VICTORIAMETRICS_URL", _metrics_url),
-            "counter_sources": read("TALLY_COUNTER_SOURCES", _file),
+            "counter_sources": read("TALLY_COUNTER_SOURCES", _path),
             "counter_max_gap": read("TALLY_COUNTER_MAX_GAP_SECONDS", _span),
         }
         if bool(values["oidc_issuer"]) != bool(values["oidc_audience"]):
@@ -241,7 +244,7 @@ def _metrics_url(text: str) -> str:
     return text
 
 
-def _file(text: str) -> Path | None:
+def _path(text: str) -> Path | None:
     return Path(text).expanduser().absolute() if text else None
 
 

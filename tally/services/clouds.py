@@ -70,4 +70,7 @@ def _check_platform(connection: Connection, platform: str) -> None:
     """A cloud keeps its platform for ever: a misspelt one would turn away all events of the cloud."""
     known = sorted({row.platform for row in registry.definitions(connection)} | {META_PLATFORM})
     if platform not in known:
-        raise InvalidInput(f"{platform[:60]!r} is not a platform; the registry knows {', '.join(known)}")
+        raise InvalidInput(
+            f"{platform[:60]!r} is not a platform; the registry knows {', '.join(known)}; "
+            "a platform begins with its first resource type, which an operator registers"
+        )

@@ -5,6 +5,7 @@ Each command that needs them enters ``running``. What is done with the databases
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -47,7 +48,7 @@ def running(settings: Settings) -> Iterator[Databases]:
         Refused: if an applied migration or a loaded price version has changed.
     """
     with serving(settings) as databases:
-        prepare(databases)
+        prepare(databases, settings.prices)
         yield databases
 
 
@@ -68,15 +69,18 @@ def serving(settings: Settings) -> Iterator[Databases]:
         yield Databases(*urls)
 
 
-def prepare(databases: Databases) -> Prepared:
-    """Migrate both databases and load the resource types and price versions that Tally ships; again is nothing."""
+def prepare(databases: Databases, prices: Path | None = None) -> Prepared:
+    """Migrate both databases and load the resource types and price versions that Tally ships; again is nothing.
+
+    ``prices`` is a folder of price versions that the installation has beside them.
+    """
     with connected(databases.reporting_url) as reporting, connected(databases.metering_url) as metering:
         try:
             return Prepared(
                 migrate(reporting, "reporting"),
                 migrate(metering, "metering"),
                 load_builtin_types(reporting),
-                load_price_versions(metering),
+                load_price_versions(metering) + (load_price_versions(metering, prices) if prices else []),
             )
         except psycopg.Error as error:
             raise Unavailable(f"the databases cannot be brought up to date: {str(error).splitlines()[0]}") from error

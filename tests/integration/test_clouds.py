@@ -4,6 +4,7 @@ import pytest
 
 from tally.domain.errors import InvalidInput, Refused
 from tally.services.clouds import list_clouds, register_cloud
+from tally.services.registry import define_type
 from tally.store.database import Connection
 
 
@@ -18,12 +19,21 @@ def test_a_cloud_is_registered_once_and_audited_once(reporting: Connection) -> N
     assert rows == [("ann", "os-prod-eu1", {"platform": "openstack"})]
 
 
+def test_a_platform_begins_with_its_first_resource_type(reporting: Connection) -> None:
+    """A misspelt platform would be kept for ever; the error says how a new one comes to be known."""
+    with pytest.raises(InvalidInput, match="a platform begins with its first resource type"):
+        register_cloud(reporting, "proxmox", "pve-lab", "ann")
+    definition = {"size": {"type": "object"}, "lifecycle": {"vm.create": "create", "vm.destroy": "delete"}}
+    define_type(reporting, "proxmox", "vm", definition, "ann")
+    assert register_cloud(reporting, "proxmox", "pve-lab", "ann")[1]
+
+
 def test_a_cloud_of_another_platform_is_refused(reporting: Connection) -> None:
     """Its events would be turned away from then on."""
     register_cloud(reporting, "openstack", "c", "ann")
     with pytest.raises(Refused, match="it belongs to the platform openstack, not to hetzner"):
         register_cloud(reporting, "hetzner", "c", "ann")
-    with pytest.raises(InvalidInput, match="'openstak' is not a platform"):
+    with pytest.raises(InvalidInput, match="'openstak' is not a platform; the registry knows"):
         register_cloud(reporting, "openstak", "d", "ann")
 
 

@@ -100,7 +100,7 @@ def test_the_events_of_the_reference_are_accepted() -> None:
 
 
 def test_the_price_file_of_the_reference_is_accepted() -> None:
-    """It can be copied into pricing/models."""
+    """It can be copied into the folder of an installation's prices."""
     assert parse_price_version(block(reference("prices.md"), "yaml"), "prices.md").version == "2026-07"
 
 
