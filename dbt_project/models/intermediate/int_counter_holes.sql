@@ -26,6 +26,7 @@ expected as (
             and (sources.states is null or intervals.state = any(sources.states))
             and (intervals.to_ts is null or intervals.from_ts < intervals.to_ts)
             and tstzrange(intervals.from_ts, intervals.to_ts) && sources.reach
+    {{ of_metered_resources('intervals') }}
     group by
         intervals.cloud, intervals.resource_type, intervals.resource_id,
         sources.source, sources.platform, sources.fetch_id, sources.reach, sources.max_gap

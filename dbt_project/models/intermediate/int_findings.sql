@@ -183,6 +183,7 @@ unplaced as (
     from {{ ref('stg_counter_increments') }} as sampled
     inner join run on sampled.timestamp >= run.period_from and sampled.timestamp < run.metered_to
     inner join counter_sources on sampled.source = counter_sources.source
+    {{ of_metered_resources('sampled') }}
     where
         sampled.since is not null
         and not exists (

@@ -45,7 +45,9 @@ in_lives as (
 ),
 
 sampled as (
-    select * from {{ ref('stg_counter_increments') }}
+    select sampled.*
+    from {{ ref('stg_counter_increments') }} as sampled
+    {{ of_metered_resources('sampled') }}
 ),
 
 -- The lives of the resources that were sampled, each with its neighbours.
