@@ -62,6 +62,11 @@ SETTINGS = (
     Setting("TALLY_UNHEALTHY_SECONDS", "600", "How long the API may be unhealthy before /healthz fails"),
     Setting("TALLY_SYNC_MAX_DELETED_PERCENT", "10", "Share of the open resources of a cloud, and of each type, that "
             "one sync may close; 10 resources always"),
+    Setting("TALLY_SYNC_MINUTES", "10", "How often the sensor reconciliation reconciles each cloud that has an "
+            "adapter"),
+    Setting("TALLY_SILENCE_HOURS", "24", "Hours without an event of its collector after which a cloud is silent"),
+    Setting("TALLY_CORRECTIONS", "propose", "What the sensor late_events does about events that are late for a "
+            "finalized period: propose or launch the correction"),
     Setting("TALLY_VICTORIAMETRICS_URL", "", "URL of the VictoriaMetrics that holds sampled counters, such as "
             "http://metrics.example.com:8428; empty: none is asked"),
     Setting("TALLY_COUNTER_SOURCES", "", "File that says which counters it holds; needed with its URL"),
@@ -98,6 +103,9 @@ class Settings:
     trusted_proxies: tuple[Network, ...] = ()
     certificate_header: str = "X-Client-Certificate-Subject"
     sync_max_deleted_percent: int = 10
+    sync_every: timedelta = timedelta(minutes=10)
+    silence: timedelta = timedelta(hours=24)
+    corrections: str = "propose"
     victoriametrics_url: str = field(default="", repr=False)
     counter_sources: Path | None = None
     counter_max_gap: timedelta = timedelta(hours=1)
@@ -148,6 +156,9 @@ class Settings:
             "api_max_batch_events": read("TALLY_API_MAX_BATCH_EVENTS", lambda text: _count(text, 100_000, least=1)),
             "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
             "sync_max_deleted_percent": read("TALLY_SYNC_MAX_DELETED_PERCENT", lambda text: _count(text, 100)),
+            "sync_every": read("TALLY_SYNC_MINUTES", lambda text: timedelta(minutes=_count(text, WEEK_MINUTES, least=1))),
+            "silence": read("TALLY_SILENCE_HOURS", lambda text: timedelta(hours=_count(text, YEAR_HOURS, least=1))),
+            "corrections": read("TALLY_CORRECTIONS", _corrections),
             "victoriametrics_url": read("TALLY_VICTORIAMETRICS_URL", _metrics_url),
             "counter_sources": read("TALLY_COUNTER_SOURCES", _path),
             "counter_max_gap": read("TALLY_COUNTER_MAX_GAP_SECONDS", _span),
@@ -164,6 +175,8 @@ class Settings:
 # More is a mistake of units, and would lead out of the calendar.
 HOURS_IN_TEN_YEARS = 87_600
 A_DAY = 86_400  # in seconds
+WEEK_MINUTES = 10_080
+YEAR_HOURS = 8_760
 LAST_PORT = 65_535
 A_GIBIBYTE = 2**30
 MOST_GAP = 40 * A_DAY  # a sample a month is the least that can be metered
@@ -246,6 +259,12 @@ def _metrics_url(text: str) -> str:
 
 def _path(text: str) -> Path | None:
     return Path(text).expanduser().absolute() if text else None
+
+
+def _corrections(text: str) -> str:
+    if text not in {"propose", "launch"}:
+        raise ValueError("write propose or launch")
+    return text
 
 
 def _span(text: str) -> timedelta:

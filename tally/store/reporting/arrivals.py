@@ -1,0 +1,47 @@
+"""SQL of what has arrived and is not metered yet, and of clouds from which nothing arrives any more."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from tally.store.database import Connection
+
+
+class LastHeard(NamedTuple):
+    """The instant of the last event that is known of a cloud."""
+
+    cloud: str
+    last_event_at: datetime
+
+
+def waiting_before(connection: Connection, instants: Sequence[datetime]) -> list[int]:
+    """Count the events that wait for a load and are of before each of these instants, given in ascending order."""
+    if not instants:
+        return []
+    rows = connection.execute(
+        """select width_bucket(timestamp, %s::timestamptz[]), count(*)
+           from reporting.event_ids
+           where batch_id = any(array(select batch_id from reporting.pending_batches))
+           group by 1""",
+        [list(instants)],
+    ).fetchall()
+    # Bucket n holds what is not before the first n instants, but before the next one.
+    return [sum(count for bucket, count in rows if bucket <= position) for position in range(len(instants))]
+
+
+def silent_clouds(connection: Connection, since: datetime) -> list[LastHeard]:
+    """Return the clouds of whose collector no event is of ``since`` or later, though they once had events."""
+    rows = connection.execute(
+        """select c.cloud, heard.last_event_at
+           from reporting.clouds as c
+           cross join lateral (
+               select max(r.last_event_at) as last_event_at from reporting.current_resources as r
+               where r.cloud = c.cloud
+           ) as heard
+           where heard.last_event_at is not null and not exists (
+               select from reporting.events as e
+               where e.cloud = c.cloud and e.timestamp >= %s and e.source = 'collector')
+           order by c.cloud""",
+        [since],
+    ).fetchall()
+    return [LastHeard(*row) for row in rows]
