@@ -6,7 +6,7 @@ on stderr. Tables and documents go to stdout, progress to stderr.
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from tally.domain.period import BillingPeriod
 from tally.domain.principal import Role, Scope
 from tally.services import bills as bill_service
 from tally.services import clouds as cloud_service
+from tally.services import corrections as correction_service
 from tally.services import credentials as credential_service
 from tally.services import finalize as finalize_service
 from tally.services import installation, orchestrator, projection
@@ -29,6 +30,7 @@ from tally.services import projects as project_service
 from tally.services import rejected as rejected_service
 from tally.services import relations as relation_service
 from tally.services import runs as run_service
+from tally.services.correct import CorrectionRequest
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
@@ -126,10 +128,18 @@ def close(
     """Meter, rate and bill a month with everything that has arrived. A later close replaces it, until it is finalized.
 
     A month that has not ended is metered to date, and cannot be finalized. What a person should look at is printed as
-    findings: docs/reference/findings.md.
+    findings: docs/reference/findings.md. Of a finalized month it is a correction: tally correct.
     """
     settings, month = _month(period)
     with installation.running(settings) as databases:
+        with connected(databases.metering_url) as metering:
+            finalized = correction_service.is_finalized(metering, month)
+        if finalized:
+            if finalize:
+                raise Refused(f"{month} is finalized already", [f"correct it: tally correct {month}"])
+            terminal.err().print(f"{month} is finalized: this is a correction.", markup=False)
+            _correct(settings, databases, month, {})
+            return
         _job(settings, databases, "close_month", month)
         with connected(databases.metering_url) as metering:
             tables.bills(terminal.out(), bill_service.bills(metering, month))
@@ -162,6 +172,34 @@ def finalize(
 
 
 @app.command(
+    epilog="Examples:  tally correct 2026-03   |   tally correct 2026-03 --everything --reason 'a rule is mended'"
+)
+def correct(
+    period: Period,
+    everything: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--everything", help="Derive all resources again, not only those with later events.")
+    ] = False,
+    price_version: Annotated[
+        str, typer.Option(metavar="VERSION", help="Rate by these prices, not by those it was finalized with.")
+    ] = "",
+    counters: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--counters", help="Fetch sampled counters again, instead of taking those that are kept.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why; it is recorded with the run. Each option needs one.")] = "",
+) -> None:
+    """Correct a finalized month by all that has arrived since: reversals and new records, in a run of its own.
+
+    What was finalized stays. Without news nothing is written. tally late says beforehand what it would come to.
+    """
+    settings, month = _month(period)
+    request = CorrectionRequest(price_version or None, everything, counters, reason.strip() or None)
+    with installation.running(settings) as databases:
+        with connected(databases.metering_url) as metering:
+            correction_service.refuse_unless_finalized(metering, month)
+        _correct(settings, databases, month, correction_service.tags(request))
+
+
+@app.command(
     epilog="Examples:  tally bill 2026-03   |   tally bill 2026-03 --project os-prod-eu1/proj-456 --format json"
 )
 def bill(
@@ -172,7 +210,7 @@ def bill(
         typer.Option("--format", help="A table, or the documents: a list, or with --project the one document."),
     ] = tables.BillFormat.TABLE,
 ) -> None:
-    """Print the bills of a closed month."""
+    """Print the bills of a closed month, as they count: corrections included."""
     settings, month = _month(period)
     with installation.running(settings) as databases, connected(databases.metering_url) as metering:
         rows = bill_service.bills(metering, month, project or None)
@@ -190,7 +228,7 @@ def periods() -> None:
     """List the months that were closed, and where each stands.
 
     open: it has not ended. grace: it has ended, and its grace has not. closable: tally finalize may be tried.
-    finalized: it never changes again.
+    finalized: it never changes again. corrected: corrections stand beside it.
     """
     settings = Settings.from_environment()
     with installation.running(settings) as databases, connected(databases.metering_url) as metering:
@@ -568,8 +606,24 @@ def _relating(reason: str) -> Iterator[tuple[Connection, relation_service.Change
             yield reporting, change
 
 
-def _job(settings: Settings, databases: installation.Databases, job: str, month: BillingPeriod) -> None:
-    orchestrator.run_job(settings, databases, job, str(month), actor=terminal.actor(), say=_say)
+def _correct(
+    settings: Settings, databases: installation.Databases, month: BillingPeriod, tags: Mapping[str, str]
+) -> None:
+    _job(settings, databases, "close_month", month, tags)
+    with connected(databases.metering_url) as metering:
+        made = correction_service.last_correction(metering, month)
+    assert made is not None, "the run of a finalized month is a correction"
+    tables.differences(terminal.out(), made)
+
+
+def _job(
+    settings: Settings,
+    databases: installation.Databases,
+    job: str,
+    month: BillingPeriod,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    orchestrator.run_job(settings, databases, job, str(month), actor=terminal.actor(), say=_say, tags=tags)
 
 
 def _say(line: str) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tally.domain.graph import Relation
 from tally.domain.instants import format_instant
 from tally.domain.project import Project
 from tally.domain.run import Finding, Run
+from tally.services.corrections import Differences
 from tally.services.credentials import Credential
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
@@ -87,6 +89,25 @@ def runs(console: Console, rows: Sequence[Run]) -> None:
         read = str(run.load_id), run.pricing_version or ""
         _add(table, run.period, run.kind, run.status, str(run.id), *instants, *read, run.failure or "")
     _print(console, table)
+
+
+def differences(console: Console, made: Differences) -> None:
+    """What a correction has written, by project; amounts and minutes are what is added to or taken from the month."""
+    console.print(f"correction {made.run.id}", markup=False)
+    if made.empty:
+        console.print("nothing has changed; no records were written")
+        return
+    table = _table("Cloud", "Project", ">Reversed", ">New", ">Minutes", ">Amount", "Currency")
+    for row in made.projects:
+        counts = str(row.reversed_records), str(row.new_records)
+        sums = _signed(row.minutes), f"{row.amount:+.2f}"
+        _add(table, row.cloud, row.project_id, *counts, *sums, row.currency or "")
+    if made.projects:
+        _print(console, table)
+    bills_made = made.bills
+    console.print(
+        f"bills: {bills_made.reversed_bills} taken back, {bills_made.new_bills} new, together {bills_made.total:+.2f}"
+    )
 
 
 def prepared(console: Console, made: Prepared) -> None:
@@ -185,6 +206,12 @@ def _print(console: Console, table: Table) -> None:
         console.print(table, soft_wrap=True)
     else:
         console.print("none")
+
+
+def _signed(number: Decimal) -> str:
+    """A number with its sign, without trailing zeros."""
+    text = f"{number:+f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _instant(instant: datetime | None) -> str:

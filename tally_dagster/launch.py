@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dagster import DagsterEvent, DagsterEventType, DagsterInstance, ExecuteInProcessResult
@@ -25,9 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("job", choices=["close_month", "finalize_month"])
     parser.add_argument("period", help="a month such as 2026-03")
     parser.add_argument("--actor", default="", help="who launches it; kept as a tag of the run")
+    parser.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", help="a tag of the run")
     options = parser.parse_args(arguments)
     try:
-        result = launch(options.job, options.period, options.actor)
+        result = launch(options.job, options.period, options.actor, dict(_tag(text) for text in options.tag))
     except TallyError as error:
         sys.stderr.write(f"{options.job} {options.period}: {error}\n")
         return 1
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def launch(job: str, period: str, actor: str) -> ExecuteInProcessResult:
+def launch(job: str, period: str, actor: str, tags: Mapping[str, str] | None = None) -> ExecuteInProcessResult:
     """Execute a job here, with its progress on stderr and everything else in a log file below TALLY_HOME."""
     months = MONTHS.get_partition_keys()
     if period not in months:
@@ -54,7 +55,7 @@ def launch(job: str, period: str, actor: str) -> ExecuteInProcessResult:
             run_config={"loggers": {"progress": {"config": {"log_file": str(log)}}}},
             instance=instance,
             partition_key=period,
-            tags={"tally/actor": actor} if actor else {},
+            tags=dict(tags or {}) | ({"tally/actor": actor} if actor else {}),
             raise_on_error=False,
         )
 
@@ -87,6 +88,13 @@ def _start_failure(result: ExecuteInProcessResult) -> str:
         if event.is_failure:
             return " ".join((event.message or "").split())
     return "unknown"
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"{text!r} is no tag; write NAME=VALUE")
+    return name, value
 
 
 def _log(job: str, period: str) -> Path:

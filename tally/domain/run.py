@@ -8,7 +8,7 @@ from uuid import UUID
 RunStatus = Literal["running", "completed", "finalized", "superseded", "failed"]
 RunKind = Literal["regular", "correction"]
 RunScope = Literal["all", "changed"]  # all resources, or those with events that the finalized records do not know
-PeriodStatus = Literal["open", "grace", "closable", "finalized"]
+PeriodStatus = Literal["open", "grace", "closable", "finalized", "corrected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,15 @@ class Finding:
     detail: str
 
 
-def period_status(now: datetime, period_to: datetime, grace_ends: datetime, *, finalized: bool) -> PeriodStatus:
-    """Where a period stands: open until its end, in grace until grace_ends, then closable until it is finalized."""
+def period_status(
+    now: datetime, period_to: datetime, grace_ends: datetime, *, finalized: bool, corrected: bool = False
+) -> PeriodStatus:
+    """Where a period stands: open until its end, in grace until grace_ends, then closable until it is finalized.
+
+    It is corrected once a correction of it has written records.
+    """
     if finalized:
-        return "finalized"
+        return "corrected" if corrected else "finalized"
     if now < period_to:
         return "open"
     return "grace" if now < grace_ends else "closable"

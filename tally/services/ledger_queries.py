@@ -1,4 +1,4 @@
-"""Questions about metered months: bills, usage and costs of the live run, periods and runs. Reading only."""
+"""Questions about metered months: bills, usage and costs that count, periods and runs. Reading only."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -11,16 +11,16 @@ from tally.services.runs import PeriodRow
 from tally.store.database import Connection
 from tally.store.metering import queries as store
 from tally.store.metering.queries import BillRow, LedgerFilter, RatedRow, RecordKey, RunKey, UsageRow
-from tally.store.metering.runs import live_run
+from tally.store.metering.runs import latest_run
 
 
-def live(metering: Connection, period: str) -> Run:
-    """Return the live run of a period.
+def latest(metering: Connection, period: str) -> Run:
+    """Return the run as of which the records of a period count: its live one, or the last correction of it.
 
     Raises:
         NotFound: if it has none.
     """
-    run = live_run(metering, period)
+    run = latest_run(metering, period)
     if run is None:
         raise NotFound(f"{period} has no completed run; /api/v1/periods lists the metered months")
     return run
@@ -35,7 +35,7 @@ def list_bills(
     after: ProjectKey | None,
     limit: int,
 ) -> list[BillRow]:
-    """Return the next bills of a run after (cloud, project_id); to be seen by who may see the billed project.
+    """Return the next bills as of a run after (cloud, project_id); to be seen by who may see the billed project.
 
     The documents of a page are not much longer than store.BYTES_OF_BILLS together: rows beyond have none.
     """
@@ -51,7 +51,7 @@ def list_usage_records(
     after: RecordKey | None,
     limit: int,
 ) -> list[UsageRow]:
-    """Return the next usage records of a run after (cloud, resource_type, resource_id, id)."""
+    """Return the next usage records as of a run after (cloud, resource_type, resource_id, id)."""
     return store.usage_records(metering, run.id, wanted, visible=visible, after=after, limit=limit)
 
 
@@ -64,7 +64,7 @@ def list_rated_records(
     after: RecordKey | None,
     limit: int,
 ) -> list[RatedRow]:
-    """Return the next rated records of a run after (cloud, resource_type, resource_id, id)."""
+    """Return the next rated records as of a run after (cloud, resource_type, resource_id, id)."""
     return store.rated_records(metering, run.id, wanted, visible=visible, after=after, limit=limit)
 
 

@@ -40,11 +40,19 @@ NO_TELEMETRY = {
 
 
 def run_job(
-    settings: Settings, databases: Databases, job: str, period: str, *, actor: str, say: Callable[[str], None]
+    settings: Settings,
+    databases: Databases,
+    job: str,
+    period: str,
+    *,
+    actor: str,
+    say: Callable[[str], None],
+    tags: Mapping[str, str] | None = None,
 ) -> None:
     """Run a job for a period in a process of its own and wait for it.
 
-    The process is ``python -m tally_dagster.launch JOB PERIOD --actor ACTOR``. What it writes to stderr is progress,
+    The process is ``python -m tally_dagster.launch JOB PERIOD --actor ACTOR``, with ``--tag NAME=VALUE`` for each tag
+    of the run. What it writes to stderr is progress,
     passed to ``say``; it exits with 0, or with 1 after a last line that says why.
     Its log is TALLY_HOME/logs/JOB-PERIOD.log.
 
@@ -53,6 +61,7 @@ def run_job(
     """
     log = _logs(settings) / f"{job}-{period}.log"
     command = [sys.executable, "-m", "tally_dagster.launch", job, period, "--actor", actor]
+    command += [f"--tag={name}={value}" for name, value in (tags or {}).items()]
     environment = _environment(settings, databases) | {"PYTHONWARNINGS": "ignore"}
     last = ""
     with _process(command, environment, subprocess.DEVNULL, subprocess.PIPE) as process:

@@ -39,11 +39,12 @@ REQUIRED_CHECKS = invariant_names()
 
 @dataclass(frozen=True, slots=True)
 class PeriodRow:
-    """One period with its status and its live run."""
+    """One period with its status, its live run, and the run as of which its records count: the last correction."""
 
     period: str
     status: PeriodStatus
     run: Run
+    latest: Run
 
 
 @contextmanager
@@ -245,16 +246,21 @@ def findings(metering: Connection, period: BillingPeriod) -> list[Finding]:
 
 def periods(metering: Connection, grace: timedelta, clock: Clock) -> list[PeriodRow]:
     """Every period with a live run, the newest first."""
-    live = store.live_runs(metering)
-    rows = [
-        PeriodRow(
-            run.period,
-            period_status(clock(), run.period_to, run.period_to + grace, finalized=run.status == "finalized"),
-            run,
+    corrections = store.select_runs(metering, kind="correction", statuses=("finalized",))
+    last = {run.period: run for run in sorted(corrections, key=lambda run: run.load_id)}
+    corrected = store.corrected_periods(metering)
+
+    def row(run: Run) -> PeriodRow:
+        status = period_status(
+            clock(),
+            run.period_to,
+            run.period_to + grace,
+            finalized=run.status == "finalized",
+            corrected=run.period in corrected,
         )
-        for run in live
-    ]
-    return sorted(rows, key=lambda row: row.period, reverse=True)
+        return PeriodRow(run.period, status, run, last.get(run.period, run))
+
+    return sorted(map(row, store.live_runs(metering)), key=lambda row: row.period, reverse=True)
 
 
 def _unrated(metering: Connection, run: Run, refused: Refused) -> Refused:

@@ -1,4 +1,4 @@
-"""Metered months: bills, usage and costs of the live run, periods and runs. Nothing is written here."""
+"""Metered months: bills, usage and costs with their corrections, periods and runs. Nothing is written here."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -16,12 +16,12 @@ from tally.domain.principal import Role
 from tally.domain.run import Run, RunStatus
 from tally.services.late import late_relations
 from tally.services.ledger_queries import (
+    latest,
     list_bills,
     list_periods,
     list_rated_records,
     list_runs,
     list_usage_records,
-    live,
 )
 from tally.services.runs import PeriodRow
 from tally.store.metering.queries import BillRow, LedgerFilter, RatedRow, UsageRow
@@ -40,7 +40,7 @@ def bills(
 ) -> JsonAnswer:
     """List the bills of a month by (cloud, project_id)."""
     check_project_filter(caller, cloud, project_id)
-    run = live(metering, period)
+    run = latest(metering, period)
     rows = list_bills(
         metering,
         run,
@@ -66,7 +66,7 @@ def usage_records(
 ) -> JsonAnswer:
     """List the usage records of a month by (cloud, resource_type, resource_id, id)."""
     check_project_filter(caller, cloud, project_id)
-    run = live(metering, period)
+    run = latest(metering, period)
     rows = list_usage_records(
         metering,
         run,
@@ -91,7 +91,7 @@ def rated_records(
 ) -> JsonAnswer:
     """List the rated records of a month by (cloud, resource_type, resource_id, id)."""
     check_project_filter(caller, cloud, project_id)
-    run = live(metering, period)
+    run = latest(metering, period)
     rows = list_rated_records(
         metering,
         run,
@@ -112,9 +112,9 @@ def periods(caller: Caller, reporting: Reporting, metering: Metering, state: InP
     )
 
     def view(row: PeriodRow) -> dict[str, Any]:
-        if caller.role is Role.CONSUMER or row.status != "finalized":
+        if caller.role is Role.CONSUMER or row.run.status != "finalized":
             return _period(row)
-        return _period(row) | {"late_relations": len(late_relations(reporting, metering, row.run))}
+        return _period(row) | {"late_relations": len(late_relations(reporting, metering, row.latest))}
 
     return page.answer(rows, lambda row: (row.period,), view)
 
@@ -152,7 +152,7 @@ def _bill(row: BillRow, run: Run) -> dict[str, Any]:
         "platform": row.platform,
         "total": row.total,
         "currency": row.currency,
-        "run_id": str(run.id),
+        "run_id": str(row.run_id),
         "status": run.status,
         "bill": stored(row.document),
     }
@@ -200,6 +200,11 @@ def _period(row: PeriodRow) -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    told = {name: instant(value) if isinstance(value, datetime) else value for name, value in asdict(run).items()}
-    told |= {"id": str(run.id), "from": told.pop("period_from"), "to": told.pop("period_to")}
-    return told
+    told = {name: _plain(value) for name, value in asdict(run).items()}
+    return told | {"from": told.pop("period_from"), "to": told.pop("period_to")}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return instant(value)
+    return str(value) if isinstance(value, UUID) else value

@@ -1,5 +1,8 @@
 """SQL that reads bills, records and runs of the ledger for who asks: filters, keyset pages. Nothing is written here.
 
+What is read is what counts as of a run: of a correction, with the records of the runs that it stands on. Records are
+all shown, reversals with their negated values, so that sums are right; of bills, those that nothing has taken back.
+
 A statement holds the filters that are asked for and no others, and is planned for their values each time: whether the
 key or the run is the better way depends on how much of the ledger a run is.
 """
@@ -16,6 +19,7 @@ from psycopg.rows import class_row
 from tally.domain.principal import ProjectKey
 from tally.domain.run import Run, RunStatus
 from tally.store.database import Connection
+from tally.store.metering.runs import members
 
 RecordKey = tuple[str, str, str, UUID]  # (cloud, resource_type, resource_id, id): the order of lists of records
 RunKey = tuple[datetime, UUID]  # (started_at, id)
@@ -34,6 +38,7 @@ class LedgerFilter:
 class BillRow(NamedTuple):
     """A bill; ``document`` is the JSON text of the ledger, or None where the page holds enough already."""
 
+    run_id: UUID
     cloud: str
     project_id: str
     platform: str
@@ -92,6 +97,7 @@ class RatedRow(NamedTuple):
     amount_exact: Decimal
     currency: str
     pricing_version: str
+    sign: int
     reverses_id: UUID | None
 
     @property
@@ -101,6 +107,12 @@ class RatedRow(NamedTuple):
 
 
 BYTES_OF_BILLS = 16 * 1024 * 1024  # a large customer's bill alone has some megabytes
+
+_NOT_TAKEN_BACK = """not exists (
+    select from ledger.bills as reversal
+    where reversal.run_id = any(%(run_ids)s) and reversal.sign = -1 and reversal.reverses_run_id = t.run_id
+        and reversal.cloud = t.cloud and reversal.project_id = t.project_id
+)"""
 
 _RECORD_KEY = ("cloud", "resource_type", "resource_id", "id")
 
@@ -114,7 +126,7 @@ def bills(
     after: ProjectKey | None,
     limit: int,
 ) -> list[BillRow]:
-    """Return the next bills of a run after a key, in the order of (cloud, project_id) of the billed project.
+    """Return the next bills as of a run after a key, in the order of (cloud, project_id) of the billed project.
 
     The first has its document; so have those that follow until their documents are BYTES_OF_BILLS long.
     """
@@ -122,7 +134,8 @@ def bills(
     before = f"coalesce(sum(octet_length(t.document)) over ({frame}), 0)"
     document = f"case when {before} < {BYTES_OF_BILLS} then t.document end"
     columns = ", ".join(document if name == "document" else f"t.{name}" for name in BillRow._fields)
-    rows = _page(connection, columns, "bills", ("cloud", "project_id"), run_id, wanted, visible, after, limit)
+    counts = ["t.sign = 1", _NOT_TAKEN_BACK]
+    rows = _page(connection, columns, "bills", ("cloud", "project_id"), run_id, wanted, visible, after, limit, counts)
     return [BillRow(*row) for row in rows]
 
 
@@ -135,7 +148,7 @@ def usage_records(
     after: RecordKey | None,
     limit: int,
 ) -> list[UsageRow]:
-    """Return the next usage records of a run after a key, in the order of (cloud, resource_type, resource_id, id)."""
+    """Return the next usage records as of a run after a key: by (cloud, resource_type, resource_id, id)."""
     columns = ", ".join(f"t.{name}::text" if name == "usage" else f"t.{name}" for name in UsageRow._fields)
     rows = _page(connection, columns, "usage_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
     return [UsageRow(*row) for row in rows]
@@ -150,7 +163,7 @@ def rated_records(
     after: RecordKey | None,
     limit: int,
 ) -> list[RatedRow]:
-    """Return the next rated records of a run after a key, in the order of (cloud, resource_type, resource_id, id)."""
+    """Return the next rated records as of a run after a key: by (cloud, resource_type, resource_id, id)."""
     columns = ", ".join(f"t.{name}" for name in RatedRow._fields)
     rows = _page(connection, columns, "rated_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
     return [RatedRow(*row) for row in rows]
@@ -183,9 +196,10 @@ def _page(
     visible: Collection[ProjectKey] | None,
     after: Sequence[object] | None,
     limit: int,
+    condition: Sequence[str] = (),
 ) -> list[tuple[Any, ...]]:
     names = [field.name for field in fields(LedgerFilter) if getattr(wanted, field.name) is not None]
-    where = ["t.run_id = %(run_id)s", *(f"t.{name} = %({name})s" for name in names)]
+    where = ["t.run_id = any(%(run_ids)s)", *condition, *(f"t.{name} = %({name})s" for name in names)]
     order = ", ".join(f"t.{name}" for name in key)
     if after is not None:
         where.append(f"({order}) > ({', '.join(f'%(after_{place})s' for place in range(len(key)))})")
@@ -195,7 +209,10 @@ def _page(
             "exists (select from unnest(%(seen_clouds)s::text[], %(seen_projects)s::text[]) as seen (cloud, project_id)"
             " where seen.cloud = t.cloud and seen.project_id = t.project_id)"
         )
-    values = {name: getattr(wanted, name) for name in names} | {"run_id": run_id, "limit": limit}
+    values = {name: getattr(wanted, name) for name in names} | {
+        "run_ids": members(connection, run_id),
+        "limit": limit,
+    }
     values |= {f"after_{place}": value for place, value in enumerate(after or ())}
     values |= {
         "seen_clouds": [cloud for cloud, _ in visible or ()],

@@ -65,6 +65,25 @@ def latest_run(connection: Connection, period: str) -> Run | None:
     return max(corrections, key=lambda run: run.load_id, default=None) or live_run(connection, period)
 
 
+def members(connection: Connection, run_id: UUID) -> list[UUID]:
+    """The runs whose records together make up what a run comes to: itself, and what a correction stands on."""
+    rows = connection.execute("select member_id from ledger.run_sets where run_id = %s", [run_id]).fetchall()
+    return [row[0] for row in rows]
+
+
+def corrected_periods(connection: Connection) -> set[str]:
+    """The periods of which a finalized correction has written something."""
+    wrote = " or ".join(
+        f"exists (select from ledger.{table} as t where t.run_id = run.id)"
+        for table in ("usage_records", "rated_records", "attributions", "bills")
+    )
+    rows = connection.execute(
+        f"""select distinct run.period from ledger.runs as run
+            where run.kind = 'correction' and run.status = 'finalized' and ({wrote})""".encode()
+    ).fetchall()
+    return {row[0] for row in rows}
+
+
 def running_run(connection: Connection, period: str) -> Run | None:
     """The run that is being made for a period."""
     return next(iter(select_runs(connection, period=period, statuses=("running",))), None)
