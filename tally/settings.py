@@ -156,8 +156,8 @@ class Settings:
             "api_max_batch_events": read("TALLY_API_MAX_BATCH_EVENTS", lambda text: _count(text, 100_000, least=1)),
             "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
             "sync_max_deleted_percent": read("TALLY_SYNC_MAX_DELETED_PERCENT", lambda text: _count(text, 100)),
-            "sync_every": read("TALLY_SYNC_MINUTES", lambda text: timedelta(minutes=_count(text, WEEK_MINUTES, least=1))),
-            "silence": read("TALLY_SILENCE_HOURS", lambda text: timedelta(hours=_count(text, YEAR_HOURS, least=1))),
+            "sync_every": read("TALLY_SYNC_MINUTES", lambda text: timedelta(minutes=_count(text, 10_080, least=1))),
+            "silence": read("TALLY_SILENCE_HOURS", lambda text: timedelta(hours=_count(text, 8_760, least=1))),
             "corrections": read("TALLY_CORRECTIONS", _corrections),
             "victoriametrics_url": read("TALLY_VICTORIAMETRICS_URL", _metrics_url),
             "counter_sources": read("TALLY_COUNTER_SOURCES", _path),
@@ -175,8 +175,6 @@ class Settings:
 # More is a mistake of units, and would lead out of the calendar.
 HOURS_IN_TEN_YEARS = 87_600
 A_DAY = 86_400  # in seconds
-WEEK_MINUTES = 10_080
-YEAR_HOURS = 8_760
 LAST_PORT = 65_535
 A_GIBIBYTE = 2**30
 MOST_GAP = 40 * A_DAY  # a sample a month is the least that can be metered
