@@ -24,6 +24,7 @@ from tally.api.acceptor import Acceptor
 from tally.api.app import create_app
 from tally.api.auth.authenticator import caller_check
 from tally.api.auth.caller import Authenticator, Development
+from tally.api.protocol import BoundedProtocol
 from tally.api.state import State, open_state
 from tally.api.workers import DEVELOPMENT, READY, SHUTDOWN_SECONDS
 from tally.domain.errors import TallyError
@@ -31,6 +32,9 @@ from tally.services.adapters import adapters
 from tally.services.installation import Databases
 from tally.settings import Settings
 
+# How long a thread that decodes a batch may keep the others waiting: a single event asks the database a dozen times, and
+# waits after each answer. With Python's 5 ms, its 99th percentile beside batches is twice as long; below, batches suffer.
+_SWITCH_SECONDS = 0.0005
 _CONNECTIONS = 1000  # of clients to one process; what is in flight on them is limited by load.py
 
 
@@ -70,6 +74,7 @@ def main(descriptor: int) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.ERROR)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _serve(socket.socket(fileno=descriptor), parent)
@@ -99,6 +104,7 @@ def _configuration(app: FastAPI) -> uvicorn.Config:
         log_config=None,
         log_level="error",
         access_log=False,
+        http=BoundedProtocol,
         server_header=False,
         proxy_headers=False,  # the peer's address decides whether a certificate header is believed
         ws="none",
