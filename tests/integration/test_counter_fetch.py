@@ -19,7 +19,7 @@ from tally.store.database import Connection, connected
 from tally.store.metering.counters import fingerprint
 from tally.store.victoria_metrics import Line, VictoriaMetrics
 from tests.conftest import REPOSITORY
-from tests.integration.closing import PERIOD, SMALL, House, instance
+from tests.integration.closing import LARGE, PERIOD, SMALL, House, instance
 from tests.integration.metering_sql import NOW, meter
 from tests.integration.sending import send
 from tests.integration.victoria import Victoria
@@ -196,6 +196,31 @@ def test_a_month_with_counters_is_billed_to_the_cent(victoria: Victoria, house: 
         ("i-2", Decimal("2.5"), Decimal("0.23")),
     ]
     assert house.query("select kind from ledger.findings where kind like 'counter%'") == []
+
+
+def test_a_correction_places_the_counters_that_were_kept(victoria: Victoria, house: House, tmp_path: Path) -> None:
+    """Of a resize that comes late: 2.5 GB move to the record that it begins, though the server is gone."""
+    victoria.write({"__name__": "kept_bytes", "server": "i-1"}, {"2026-02-28T23:30:00Z": 1, "2026-03-20T00:00:00Z": 1})
+    victoria.write(
+        {"__name__": "kept_bytes", "server": "i-2"},
+        {"2026-03-06T00:00:00Z": 2_500_000_000, "2026-04-10T00:00:00Z": 3_000_000_000},
+    )
+    victoria.flush()
+    file = tmp_path / "counters.yaml"
+    file.write_text(FILE.replace("billed", "kept"))
+    house.close(sampled_counters=SampledCounters(url=victoria.url, sources=str(file)))
+    assert house.launch("finalize_month").success
+    house.ingest(instance("late", "03-05T12:00:00", "finish_resize.end", "i-2", size=LARGE, project_id="p-2"))
+    house.close(sampled_counters=SampledCounters(url="http://127.0.0.1:1", sources=str(file)))
+    assert house.query(
+        "select runs.kind, u.sign, u.from_ts::text, u.usage ->> 'egress_gb' from ledger.usage_records as u"
+        " inner join ledger.runs on runs.id = u.run_id where u.resource_id = 'i-2' order by 1, 2, 3"
+    ) == [
+        ("correction", -1, "2026-03-05 00:00:00+00", "-2.5"),
+        ("correction", 1, "2026-03-05 00:00:00+00", None),
+        ("correction", 1, "2026-03-05 12:00:00+00", "2.5"),
+        ("regular", 1, "2026-03-05 00:00:00+00", "2.5"),
+    ]
 
 
 def test_a_server_that_is_down_blocks_finalization_until_it_is_waived(house: House, tmp_path: Path) -> None:
