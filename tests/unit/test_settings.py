@@ -213,3 +213,20 @@ def test_a_header_has_a_name_of_its_own(name: str) -> None:
     """With an underscore some proxies would drop or confuse it."""
     with pytest.raises(InvalidInput, match="TALLY_CERTIFICATE_HEADER="):
         Settings.from_environment({"TALLY_CERTIFICATE_HEADER": name})
+
+
+def test_counters_need_a_server_and_their_sources() -> None:
+    """One without the other would meter nothing in silence; a password is not shown."""
+    for alone in ({"TALLY_VICTORIAMETRICS_URL": "http://vm:8428"}, {"TALLY_COUNTER_SOURCES": "counters.yaml"}):
+        with pytest.raises(InvalidInput, match="TALLY_VICTORIAMETRICS_URL and TALLY_COUNTER_SOURCES come together"):
+            Settings.from_environment(alone)
+
+
+@pytest.mark.parametrize(
+    "url", ["vm:8428", "ftp://vm", "http://", "http://u:secret@vm:x", "http://vm?secret", "http://a b"]
+)
+def test_what_is_no_url_of_a_metrics_server_is_refused(url: str) -> None:
+    """Without telling it: it may hold a password."""
+    with pytest.raises(InvalidInput, match="TALLY_VICTORIAMETRICS_URL: not a URL such as") as caught:
+        Settings.from_environment({"TALLY_VICTORIAMETRICS_URL": url, "TALLY_COUNTER_SOURCES": "counters.yaml"})
+    assert "secret" not in str(caught.value)
