@@ -32,8 +32,8 @@ from tally.services.adapters import adapters
 from tally.services.installation import Databases
 from tally.settings import Settings
 
-# How long a thread that decodes a batch may keep the others waiting: a single event asks the database a dozen times, and
-# waits after each answer. With Python's 5 ms, its 99th percentile beside batches is twice as long; below, batches suffer.
+# How long a thread that decodes a batch may keep others waiting. A single event asks the database a dozen times, and
+# waits after each answer: with Python's 5 ms, its 99th percentile beside batches is twice as long.
 _SWITCH_SECONDS = 0.0005
 _CONNECTIONS = 1000  # of clients to one process; what is in flight on them is limited by load.py
 
