@@ -128,8 +128,9 @@ def _too_large(limit: int) -> Problem:
 
 InProcess = Annotated[State, Depends(in_process)]
 Caller = Annotated[Principal, Depends(caller)]
-Reporting = Annotated[Connection, Depends(reporting)]
-Metering = Annotated[Connection, Depends(metering)]
+# Given back before the answer is sent: a client that does not read it would keep the connection from others.
+Reporting = Annotated[Connection, Depends(reporting, scope="function")]
+Metering = Annotated[Connection, Depends(metering, scope="function")]
 RawBody = Annotated[bytes, Depends(raw_body)]
 JsonBody = Annotated[dict[str, Any], Depends(json_body)]
 

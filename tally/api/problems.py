@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from psycopg_pool import PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tally.api.answers import JsonAnswer
@@ -111,6 +112,7 @@ _TOLD: tuple[tuple[type[Exception], Callable[[Any], Problem]], ...] = (
     (psycopg.OperationalError, lambda _: _unavailable("the database does not answer; try again")),
     (psycopg.errors.ReadOnlySqlTransaction, lambda _: _unavailable("the database takes no writes now; try again")),
     (psycopg.InterfaceError, lambda _: _unavailable("the database does not answer; try again")),
+    (ClientDisconnect, lambda _: Problem(400, "invalid-request", "the connection ended within the body")),
     (RequestValidationError, lambda error: Problem(400, "invalid-request", "; ".join(map(_fault, error.errors()[:5])))),
     (HTTPException, _of_the_framework),
 )

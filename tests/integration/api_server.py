@@ -23,6 +23,7 @@ from referencing.jsonschema import DRAFT202012
 from tally.api import contract
 from tally.api.app import create_app
 from tally.api.auth.caller import Authenticator, Development
+from tally.api.protocol import BoundedProtocol
 from tally.api.state import AdapterFactory, open_state
 from tally.services.installation import Databases
 from tally.settings import Settings
@@ -139,6 +140,7 @@ def live_api(
     authenticator: Authenticator | None = None,
     clock: Callable[[], datetime] = lambda: NOW,
     adapters: Mapping[str, AdapterFactory] | None = None,
+    protocol: type[BoundedProtocol] = BoundedProtocol,
     **settings: Any,
 ) -> Iterator[Client]:
     """Serve the API on a free port of the loopback interface for a block, without authentication unless told."""
@@ -151,7 +153,8 @@ def live_api(
     )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", proxy_headers=False))
+        config = uvicorn.Config(app, http=protocol, log_level="warning", lifespan="on", proxy_headers=False)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         while not server.started and thread.is_alive():

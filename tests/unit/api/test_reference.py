@@ -4,6 +4,7 @@ import re
 
 from tally.api.health import DATABASE, INGESTION, RECONCILIATION
 from tally.api.load import LARGEST_BODIES, REQUESTS_PER_CONNECTION
+from tally.api.protocol import HEAD_BYTES, REQUEST_SECONDS, STALLED_SECONDS
 from tally.api.workers import SHUTDOWN_SECONDS
 from tally.domain.event import MAX_DEPTH, MAX_EVENT_BYTES, MAX_TEXT_BYTES
 from tally.settings import SETTINGS
@@ -28,6 +29,9 @@ def test_limits_are_those_of_the_code() -> None:
     limits = dict(re.findall(r"^\| ([A-Z][\w ,]+) \| ([^|]+) \|$", PAGE.partition("| Limit |")[2], re.MULTILINE))
     assert f"{defaults['TALLY_API_MAX_BODY_BYTES'] // 2**20} MiB" in limits["Length of a body"]
     assert f"{defaults['TALLY_API_MAX_BATCH_EVENTS']:,};" in limits["Events in a batch"]
+    assert limits["Length of the address and the headers together"] == f"{HEAD_BYTES // 1024} KiB"
+    assert limits["Time for a request to come whole"] == f"{REQUEST_SECONDS} seconds"
+    assert f"within {STALLED_SECONDS} seconds" in PAGE
     assert limits["Length of one event"] == f"{MAX_EVENT_BYTES // 1024} KiB"
     assert limits["Depth of an event"] == str(MAX_DEPTH)
     assert limits["Names and ids"] == f"1 to {MAX_TEXT_BYTES} bytes"
