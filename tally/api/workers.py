@@ -91,6 +91,8 @@ class Workers:
             raise Unavailable(line)
         elif line:
             self._say(f"tally: {line}")
+        elif starting and worker not in self._ready:
+            raise Unavailable(f"a process of the API ended with status {worker.wait()} before it could serve")
         else:
             self._replace(worker)
 

@@ -14,6 +14,7 @@ from tally.domain.errors import Unavailable
 # What serves: says that it is ready, and ends with its parent.
 SERVING = "import os; os.write(1, b'ready\\n'); os.read(0, 1)"
 DYING = "import os; os.write(1, b'ready\\n')"
+BROKEN = "import os; os._exit(7)"
 REFUSING = "import os; os.write(1, b'there is no database\\n'); os._exit(1)"
 DEAF = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.write(1, b'ready\\n'); signal.pause()"
 
@@ -47,6 +48,12 @@ def test_what_cannot_start_ends_everything_with_its_own_words(listener: socket.s
     """One line, and no other process is left."""
     with pytest.raises(Unavailable, match=r"^there is no database$"):
         workers(listener, REFUSING, 2).run(enough)
+
+
+def test_what_dies_before_it_could_serve_ends_everything(listener: socket.socket) -> None:
+    """It would do so again and again."""
+    with pytest.raises(Unavailable, match="ended with status 7 before it could serve"):
+        workers(listener, BROKEN, 2).run(enough)
 
 
 def test_one_that_dies_is_replaced(listener: socket.socket) -> None:
