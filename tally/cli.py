@@ -37,6 +37,7 @@ from tally.services.documents import write_documents
 from tally.services.ingest import Ingest
 from tally.services.ingest_files import Format, Summary, ingest_stream
 from tally.services.late import finalized_periods
+from tally.services.late_effect import late as what_is_late
 from tally.settings import Settings
 from tally.store.database import Connection, connected
 from tally.store.reporting.rejected import LetterFilter
@@ -169,6 +170,30 @@ def finalize(
                 finalize_service.waive(metering, month, kind, reason, terminal.actor())
         _job(settings, databases, "finalize_month", month)
     terminal.out().print(f"{month} is finalized: its records never change again.")
+
+
+@app.command(epilog="Examples:  tally late   |   tally late 2026-03")
+def late(
+    period: Annotated[
+        str, typer.Argument(metavar="PERIOD", help="Only what is late for this month.", show_default=False)
+    ] = "",
+) -> None:
+    """List what is late for finalized months, with what a correction would change in minutes and money.
+
+    Nothing is written: tally correct does it.
+    """
+    settings = Settings.from_environment()
+    month = _month(period)[1] if period else None
+    with (
+        installation.running(settings) as databases,
+        connected(databases.reporting_url) as reporting,
+        connected(databases.metering_url) as metering,
+    ):
+        months = [str(month)] if month else [finalized.period for finalized in finalized_periods(metering)]
+        for name in months:
+            tables.late(terminal.out(), what_is_late(reporting, metering, name))
+    if not months:
+        terminal.out().print("no month is finalized, so that nothing is late")
 
 
 @app.command(

@@ -20,6 +20,7 @@ from tally.services.corrections import Differences
 from tally.services.credentials import Credential
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
+from tally.services.late_effect import Late
 from tally.services.rejected import Replay
 from tally.services.runs import PeriodRow
 from tally.store.metering.bills import BillRow
@@ -108,6 +109,28 @@ def differences(console: Console, made: Differences) -> None:
     console.print(
         f"bills: {bills_made.reversed_bills} taken back, {bills_made.new_bills} new, together {bills_made.total:+.2f}"
     )
+
+
+def late(console: Console, found: Late) -> None:
+    """What is late for one month: a line for each resource and project that changes, and what else is to be known."""
+    idle = sum(not resource.effects for resource in found.resources)
+    head = f"{found.run.period}: {len(found.resources)} resource(s) with late events, {idle} of them unchanged"
+    if not found.complete:
+        head = f"{found.run.period}: so many resources have late events that only a correction tells what they change"
+    console.print(head, markup=False, soft_wrap=True)
+    table = _table("Cloud", "Type", "Resource", "Project", ">Events", ">Minutes", ">Amount", "Currency")
+    for resource in found.resources:
+        for effect in resource.effects:
+            key = resource.cloud, resource.resource_type, resource.resource_id, effect.project_id
+            sums = _signed(effect.minutes), f"{effect.amount:+.2f}"
+            _add(table, *key, str(len(resource.events)), *sums, found.currency)
+    if table.row_count:
+        _print(console, table)
+        console.print(f"together {_signed(found.minutes)} minutes, {found.amount:+.2f} {found.currency}", markup=False)
+    for relation in found.relations:
+        console.print(f"late relation {relation.after.type} {relation.after.id}: bills may change", markup=False)
+    for reason in found.reasons:
+        console.print(f"a correction derives everything again: {reason}", markup=False, soft_wrap=True)
 
 
 def prepared(console: Console, made: Prepared) -> None:

@@ -49,6 +49,7 @@ _Instant = Annotated[
 NameFilter = Annotated[_Name | None, Query(min_length=1, max_length=512)]
 NameInPath = Annotated[_Name, Path(min_length=1, max_length=512)]
 IdInPath = Annotated[UUID, Path()]
+MonthInPath = Annotated[str, Path(pattern=MONTH)]
 RowInPath = Annotated[int, Path(ge=1, le=2**63 - 1)]
 InstantFilter = Annotated[_Instant | None, Query()]
 From = Annotated[_Instant | None, Query(alias="from")]

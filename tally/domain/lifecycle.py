@@ -46,6 +46,7 @@ class Lifetime:
     """The resource's n-th life, counted from 1; ``closed_at`` is None while it is open.
 
     ``configurations`` are its intervals and, if it is of no length, its last configuration: what the projection shows.
+    ``uses`` are its events that carry usage, in order.
     """
 
     no: int
@@ -53,6 +54,7 @@ class Lifetime:
     closed_at: datetime | None
     open_left: bool  # its first event is an update: when it began is not known
     configurations: tuple[Interval, ...]
+    uses: tuple[Step, ...] = ()
 
     @property
     def intervals(self) -> list[Interval]:
@@ -125,7 +127,8 @@ class _Life:
         pieces = list(self._pieces())
         kept = [*(piece for piece in pieces[:-1] if piece.has_length), pieces[-1]]
         open_left = self.no == 1 and self.configured[0][0].effect is Effect.UPDATE
-        return Lifetime(self.no, self.opened_at, self.closed_at, open_left, tuple(_coalesced(kept)))
+        intervals, uses = tuple(_coalesced(kept)), tuple(self.uses)
+        return Lifetime(self.no, self.opened_at, self.closed_at, open_left, intervals, uses)
 
     def _pieces(self) -> Iterator[Interval]:
         ends: list[Step | None] = [step for step, _ in self.configured[1:]]
@@ -228,7 +231,8 @@ def _seen_life(life: Lifetime, sees: Callable[[str], bool]) -> Lifetime | None:
         return None
     first, last = seen[0], seen[-1]
     from_the_beginning = life.open_left and first.from_ts == life.opened_at
-    return Lifetime(life.no, first.from_ts, last.to_ts, from_the_beginning, tuple(seen))
+    uses = tuple(use for use in life.uses if sees(use.project_id))
+    return Lifetime(life.no, first.from_ts, last.to_ts, from_the_beginning, tuple(seen), uses)
 
 
 def _seen_interval(interval: Interval, sees: Callable[[str], bool]) -> Interval:

@@ -76,6 +76,7 @@ listUsageRecords      foreign     401     403   403       200       200       40
 listRatedRecords      own         401     403   403       200       200       200
 listRatedRecords      foreign     401     403   403       200       200       403
 listPeriods           -           401     403   403       200       200       200
+getLate               -           401     403   403       404       404       403
 listRuns              -           401     403   403       200       200       403
 syncCloud             own         401     403   200       200       403       403
 syncCloud             foreign     401     403   403       200       403       403
@@ -141,6 +142,7 @@ CALLS = {
     "listUsageRecords": Call("GET", "/api/v1/usage-records", query=IN_MONTH),
     "listRatedRecords": Call("GET", "/api/v1/rated-records", query=IN_MONTH),
     "listPeriods": Call("GET", "/api/v1/periods"),
+    "getLate": Call("GET", f"/api/v1/periods/{PERIOD}/late"),  # which is not finalized
     "listRuns": Call("GET", "/api/v1/runs"),
     "syncCloud": Call("POST", "/internal/sync/{cloud}"),
     "liveness": Call("GET", "/healthz"),

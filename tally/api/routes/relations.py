@@ -72,7 +72,7 @@ def relations(
         after=page.after(datetime, UUID),
         limit=page.fetch,
     )
-    return page.answer(rows, lambda row: (row.valid_from, row.id), _view)
+    return page.answer(rows, lambda row: (row.valid_from, row.id), relation_view)
 
 
 @router.post(_RELATIONS, operation_id="createRelation")
@@ -134,7 +134,11 @@ def list_related(
         visible=caller.projects,
     )
     items = [
-        {"project": project_view(row.project), "depth": row.depth, "path": [_view(step) for step in row.path]}
+        {
+            "project": project_view(row.project),
+            "depth": row.depth,
+            "path": [relation_view(step) for step in row.path],
+        }
         for row in rows
     ]
     return JsonAnswer({"items": items})
@@ -142,10 +146,11 @@ def list_related(
 
 def _answer(written: Written, status: int = 200) -> JsonAnswer:
     late = {"late_for": list(written.late_for)} if written.late_for else {}
-    return JsonAnswer(_view(written.relation) | late, status)
+    return JsonAnswer(relation_view(written.relation) | late, status)
 
 
-def _view(relation: Relation) -> dict[str, Any]:
+def relation_view(relation: Relation) -> dict[str, Any]:
+    """Show one version of a relation."""
     return {
         "id": str(relation.id),
         "version": relation.version,

@@ -1,0 +1,118 @@
+"""SQL about what a finalized run does not know: resources with later events, and what counts for them so far."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple
+from uuid import UUID
+
+from tally.domain.run import Run
+from tally.domain.usage import Gain
+from tally.store.database import Connection
+
+Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
+
+_ASKED = "unnest(%b::text[], %b::text[], %b::text[]) as asked (cloud, resource_type, resource_id)"
+
+
+class Counted(NamedTuple):
+    """What counts of a resource in a project: the minutes of its usage, and its costs."""
+
+    minutes: Decimal
+    amount: Decimal
+
+
+def resources_outside(connection: Connection, run: Run, limit: int) -> list[Resource]:
+    """Resources with loaded events that came after the run's load and could change its records (rule 18).
+
+    An event before the end of the period can; so can a later one of the collector that voids a synthetic event.
+    """
+    return connection.execute(
+        """select distinct e.cloud, e.resource_type, e.resource_id from raw.events as e
+           where e.load_id > %(load_id)s and (
+               e.timestamp < %(period_to)s
+               or (e.source = 'collector' and exists (
+                   select from raw.events as s
+                   where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
+                       and s.source = 'reconciliation' and s.timestamp < %(period_to)s)))
+           order by 1, 2, 3 limit %(limit)s""",
+        {"load_id": run.load_id, "period_to": run.period_to, "limit": limit},
+        prepare=False,
+    ).fetchall()
+
+
+def known_events(
+    connection: Connection, run: Run, resources: Collection[Resource]
+) -> dict[Resource, set[tuple[datetime, str]]]:
+    """(timestamp, event_id) of the events that the run has read, by resource."""
+    rows = connection.execute(
+        f"""select e.cloud, e.resource_type, e.resource_id, e.timestamp, e.event_id
+            from {_ASKED}
+            inner join raw.events as e
+                on e.cloud = asked.cloud and e.resource_type = asked.resource_type
+                    and e.resource_id = asked.resource_id
+            where e.load_id <= %s""".encode(),
+        [*_columns(resources), run.load_id],
+        prepare=False,
+    ).fetchall()
+    found: dict[Resource, set[tuple[datetime, str]]] = defaultdict(set)
+    for cloud, resource_type, resource_id, timestamp, event_id in rows:
+        found[cloud, resource_type, resource_id].add((timestamp, event_id))
+    return found
+
+
+def counted(
+    connection: Connection, run: Run, resources: Collection[Resource]
+) -> dict[Resource, dict[str, Counted]]:
+    """What counts as of the run, by resource and project."""
+    minutes = _sums(connection, "effective_usage_records", "(t.usage ->> 'minutes')::numeric", run.id, resources)
+    amounts = _sums(connection, "effective_rated_records", "t.amount", run.id, resources)
+    found: dict[Resource, dict[str, Counted]] = defaultdict(dict)
+    for key in minutes.keys() | amounts.keys():
+        resource, project_id = key
+        found[resource][project_id] = Counted(minutes.get(key, Decimal(0)), amounts.get(key, Decimal("0.00")))
+    return found
+
+
+def gains(connection: Connection, run: Run, resources: Collection[Resource]) -> dict[Resource, list[Gain]]:
+    """What the sampled counters that the run has kept gained, by resource."""
+    if run.counter_fetch_id is None:
+        return {}
+    rows = connection.execute(
+        f"""select i.cloud, i.resource_type, i.resource_id, gained.since, gained.at, s.metric, gained.quantity
+            from {_ASKED}
+            inner join raw.counter_increments as i
+                on i.cloud = asked.cloud and i.resource_type = asked.resource_type
+                    and i.resource_id = asked.resource_id
+            inner join raw.counter_sources as s on s.fetch_id = i.fetch_id and s.source = i.source
+            cross join unnest(i.since, i.at, i.quantity) as gained (since, at, quantity)
+            where i.fetch_id = %s and s.failure is null""".encode(),
+        [*_columns(resources), run.counter_fetch_id],
+        prepare=False,
+    ).fetchall()
+    found: dict[Resource, list[Gain]] = defaultdict(list)
+    for cloud, resource_type, resource_id, *gain in rows:
+        found[cloud, resource_type, resource_id].append(Gain(*gain))
+    return found
+
+
+def _sums(
+    connection: Connection, view: str, value: str, run_id: UUID, resources: Collection[Resource]
+) -> dict[tuple[Resource, str], Decimal]:
+    rows = connection.execute(
+        f"""select t.cloud, t.resource_type, t.resource_id, t.project_id, sum({value})
+            from {_ASKED}
+            inner join ledger.{view} as t
+                on t.cloud = asked.cloud and t.resource_type = asked.resource_type
+                    and t.resource_id = asked.resource_id
+            where t.as_of_run_id = %s
+            group by t.cloud, t.resource_type, t.resource_id, t.project_id""".encode(),
+        [*_columns(resources), run_id],
+        prepare=False,
+    ).fetchall()
+    return {((cloud, kind, id_), project_id): total for cloud, kind, id_, project_id, total in rows}
+
+
+def _columns(resources: Collection[Resource]) -> list[list[str]]:
+    return [[resource[place] for resource in resources] for place in range(3)]
