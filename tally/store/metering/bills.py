@@ -11,6 +11,7 @@ from psycopg.rows import class_row
 
 from tally.domain.run import Finding
 from tally.store.database import Connection
+from tally.store.metering import effective
 
 Project = tuple[str, str]  # (cloud, project_id)
 
@@ -94,16 +95,12 @@ class IssuedBill(NamedTuple):
 
 def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
     """Every project with usage that counts as of the run."""
-    rows = connection.execute(
-        """select p.id, u.cloud, u.project_id, u.platform
-           from (
-               select distinct cloud, project_id, platform
-               from ledger.effective_usage_records where as_of_run_id = %s
-           ) as u
-           left join raw.projects as p on p.cloud = u.cloud and p.external_id = u.project_id
-           order by u.cloud, u.project_id""",
-        [run_id],
-    ).fetchall()
+    query = f"""
+        select p.id, u.cloud, u.project_id, u.platform
+        from (select distinct cloud, project_id, platform from {effective.USAGE} as records) as u
+        left join raw.projects as p on p.cloud = u.cloud and p.external_id = u.project_id
+        order by u.cloud, u.project_id"""
+    rows = connection.execute(query.encode(), {"members": effective.members(connection, run_id)}).fetchall()
     return [ProjectRow(*row) for row in rows]
 
 
@@ -161,33 +158,29 @@ def records(connection: Connection, run_id: UUID, billed: Iterable[Project] | No
 
     ``billed`` asks for the bills of some projects only.
     """
-    query = """
+    query = f"""
         select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, a.relation_type, u.platform,
             u.resource_type, u.resource_id, u.state, u.from_ts, u.to_ts, u.usage,
-            coalesce(r.dimensions, '{}') as dimensions, coalesce(r.quantities, '{}') as quantities,
-            coalesce(r.prices, '{}') as prices, coalesce(r.state_modifiers, '{}') as state_modifiers,
-            coalesce(r.type_modifiers, '{}') as type_modifiers, coalesce(r.amounts, '{}') as amounts,
-            coalesce(r.amounts_exact, '{}') as amounts_exact
-        from ledger.effective_usage_records as u
-        inner join ledger.effective_attributions as a
-            on a.as_of_run_id = u.as_of_run_id and a.cloud = u.cloud and a.project_id = u.project_id
+            coalesce(r.dimensions, '{{}}') as dimensions, coalesce(r.quantities, '{{}}') as quantities,
+            coalesce(r.prices, '{{}}') as prices, coalesce(r.state_modifiers, '{{}}') as state_modifiers,
+            coalesce(r.type_modifiers, '{{}}') as type_modifiers, coalesce(r.amounts, '{{}}') as amounts,
+            coalesce(r.amounts_exact, '{{}}') as amounts_exact
+        from {effective.USAGE} as u
+        inner join {effective.ATTRIBUTIONS} as a on a.cloud = u.cloud and a.project_id = u.project_id
         left join (
             select cloud, resource_type, resource_id, usage_record_id,
                 array_agg(dimension) as dimensions, array_agg(quantity) as quantities, array_agg(price) as prices,
                 array_agg(state_modifier) as state_modifiers, array_agg(type_modifier) as type_modifiers,
                 array_agg(amount) as amounts, array_agg(amount_exact) as amounts_exact
-            from ledger.effective_rated_records where as_of_run_id = %(run_id)s
+            from {effective.RATED} as rated
             group by cloud, resource_type, resource_id, usage_record_id
         ) as r
             on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
             and r.usage_record_id = u.id
-        where u.as_of_run_id = %(run_id)s
-            and (
-                %(clouds)s::text[] is null
-                or (a.billed_cloud, a.billed_project_id) in (
-                    select cloud, project_id
-                    from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-                )
+        where %(clouds)s::text[] is null
+            or (a.billed_cloud, a.billed_project_id) in (
+                select cloud, project_id
+                from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
             )
         order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
             u.resource_type, u.resource_id, u.from_ts"""
@@ -195,7 +188,8 @@ def records(connection: Connection, run_id: UUID, billed: Iterable[Project] | No
     connection.execute("set local cursor_tuple_fraction = 1")
     with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:
         cursor.itersize = _BATCH
-        yield from cursor.execute(query, {"run_id": run_id, **_columns(billed)})
+        asked = {"members": effective.members(connection, run_id), **_columns(billed)}
+        yield from cursor.execute(query.encode(), asked)
 
 
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:

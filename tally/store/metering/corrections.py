@@ -10,6 +10,10 @@ from uuid import UUID
 
 from tally.domain.run import Run
 from tally.store.database import Connection
+from tally.store.metering.effective import RATED, USAGE, members
+
+# So many that whoever reads them next, in the same run, must not plan for a handful.
+_MANY = 1000
 
 
 def _same_resource(one: str, other: str) -> str:
@@ -29,9 +33,8 @@ _SAME_USAGE = f"""
 _USAGE = f"""
     with effective as (
         select effective.*
-        from ledger.effective_usage_records as effective
+        from {USAGE} as effective
         {{in_scope}}
-        where effective.as_of_run_id = %(former_run_id)s
     ),
 
     derived as (
@@ -75,9 +78,8 @@ _USAGE = f"""
 _RATED = f"""
     with effective_usage as (
         select effective.*
-        from ledger.effective_usage_records as effective
+        from {USAGE} as effective
         {{in_scope}}
-        where effective.as_of_run_id = %(former_run_id)s
     ),
 
     fresh as (
@@ -91,12 +93,11 @@ _RATED = f"""
 
     former as (
         select effective.*, coalesce(reversal.id, effective.usage_record_id) as of_record_id
-        from ledger.effective_rated_records as effective
+        from {RATED} as effective
         {{in_scope}}
         left join ledger.usage_records as reversal
             on {_same_resource("reversal", "effective")} and reversal.reverses_id = effective.usage_record_id
                 and reversal.run_id = %(run_id)s
-        where effective.as_of_run_id = %(former_run_id)s
     ),
 
     same as (
@@ -140,16 +141,19 @@ _RATED = f"""
 
 def write_usage(connection: Connection, run: Run, former_run_id: UUID) -> int:
     """Write what differs from the usage that counts as of a finalized run; returns how many records that are."""
-    return _write(connection, _USAGE, run, former_run_id)
+    return _write(connection, "usage_records", _USAGE, run, former_run_id)
 
 
 def write_rated(connection: Connection, run: Run, former_run_id: UUID) -> int:
     """Write what differs in costs, after the usage of the run is written; returns how many records that are."""
-    return _write(connection, _RATED, run, former_run_id)
+    return _write(connection, "rated_records", _RATED, run, former_run_id)
 
 
-def _write(connection: Connection, statement: str, run: Run, former_run_id: UUID) -> int:
+def _write(connection: Connection, table: str, statement: str, run: Run, former_run_id: UUID) -> int:
     query = statement.format(in_scope=_CHANGED if run.scope == "changed" else "")
-    row = connection.execute(query.encode(), {"run_id": run.id, "former_run_id": former_run_id}).fetchone()
+    parameters = {"run_id": run.id, "members": members(connection, former_run_id)}
+    row = connection.execute(query.encode(), parameters).fetchone()
     assert row is not None
+    if row[0] > _MANY:
+        connection.execute(f"analyze ledger.{table}".encode())
     return int(row[0])

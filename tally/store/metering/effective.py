@@ -1,0 +1,42 @@
+"""SQL for what counts as of a run: the records of the runs that it stands on, but for what one of them has reversed.
+
+The views ledger.effective_* say the same to whoever reads the ledger by hand. Statements that read a whole month name
+the runs themselves, as %(members)s: from a list of values the planner knows how many records they have written, and
+from the views it does not. What is done with the records does not belong here.
+"""
+
+from uuid import UUID
+
+from tally.store.database import Connection
+
+
+def members(connection: Connection, run_id: UUID) -> list[UUID]:
+    """The runs whose records together make up what a run comes to: itself, and what a correction stands on."""
+    rows = connection.execute("select member_id from ledger.run_sets where run_id = %s", [run_id]).fetchall()
+    return [row[0] for row in rows]
+
+
+def _unreversed(table: str) -> str:
+    return f"""(
+        select record.* from ledger.{table} as record
+        where record.run_id = any(%(members)s) and record.sign = 1
+            and not exists (
+                select from ledger.{table} as reversal
+                where reversal.run_id = any(%(members)s) and reversal.sign = -1
+                    and reversal.cloud = record.cloud and reversal.resource_type = record.resource_type
+                    and reversal.resource_id = record.resource_id and reversal.reverses_id = record.id
+            )
+    )"""
+
+
+USAGE = _unreversed("usage_records")
+RATED = _unreversed("rated_records")
+
+# Of attributions, what has been taken back adds up to nothing.
+ATTRIBUTIONS = """(
+    select cloud, project_id, billed_cloud, billed_project_id, relation_id, relation_type, depth
+    from ledger.attributions
+    where run_id = any(%(members)s)
+    group by cloud, project_id, billed_cloud, billed_project_id, relation_id, relation_type, depth
+    having sum(sign) > 0
+)"""
