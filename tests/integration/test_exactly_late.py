@@ -1,0 +1,145 @@
+"""An event that is committed while a run reads is in the run or late for it: never both, never neither (rule 18)."""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from threading import Event, Thread
+
+import pytest
+
+from tally.domain.instants import parse_instant
+from tally.domain.period import BillingPeriod
+from tally.services import runs
+from tally.services.load import load
+from tally.store.database import Connection, connect, connected
+from tally.store.metering.runs import events_outside
+from tests.integration.sending import CLOUD, CREATE, send, volume
+
+MARCH = BillingPeriod.parse("2026-03")
+NOW = parse_instant("2026-05-01T00:00:00Z")
+PATIENCE_SECONDS = 60
+
+
+class Sender:
+    """A transaction of its own that holds one event."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.connection = connect(url)
+        self.connection.autocommit = False
+        send(self.connection, volume(name, "05T00:00:00", CREATE, 10, resource_id=name))
+
+    def commit(self) -> None:
+        self.connection.commit()
+        self.connection.close()
+
+    def roll_back(self) -> None:
+        self.connection.rollback()
+        self.connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _cloud(reporting: Connection) -> None:
+    """The first event of a cloud registers it, which would let the other transactions wait for its end."""
+    reporting.execute("insert into reporting.clouds (cloud, platform) values (%s, 'openstack')", [CLOUD])
+
+
+class HeldClock:
+    """A clock that stops whoever asks for the second time: the load does, right before it takes its snapshot."""
+
+    def __init__(self) -> None:
+        self.asked, self.go_on = Event(), Event()
+        self._times = 0
+
+    def __call__(self) -> datetime:
+        self._times += 1
+        if self._times == 2:
+            self.asked.set()
+            assert self.go_on.wait(PATIENCE_SECONDS)
+        return NOW
+
+
+def loads(metering: Connection) -> dict[str, int]:
+    """The load of each event."""
+    return dict(metering.execute("select event_id, load_id from raw.events").fetchall())  # type: ignore[arg-type]
+
+
+def wait_until_the_load_waits(metering: Connection, table: str) -> None:
+    """Return once a session waits for a lock on a table: the load has its snapshot by then."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    waiting = "select count(*) from pg_locks where not granted and relation = %s::regclass"
+    while metering.execute(waiting, [table]).fetchone() == (0,):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("table", ["raw.current_resources", "raw.project_relations"])
+def test_whatever_commits_around_the_snapshot_is_in_the_run_or_late_for_it(
+    reporting: Connection, reporting_url: str, metering: Connection, metering_url: str, table: str
+) -> None:
+    """Transactions end before the snapshot, between snapshot and copy, after the copy, and after the load.
+
+    A lock on a table that is filled before the events are copied, or after them, holds the load up in its snapshot.
+    """
+    names = ("before", "after the clock", "within", "within, too", "afterwards", "never")
+    senders = {name: Sender(reporting_url, name) for name in names}
+    clock = HeldClock()
+
+    def start() -> None:
+        with connected(reporting_url) as mine, connected(metering_url) as its:
+            runs.start(mine, its, MARCH, clock)
+
+    reader = Thread(target=start)
+    with connected(metering_url) as holder:
+        senders["before"].commit()
+        with holder.transaction():
+            holder.execute(f"lock table {table} in access exclusive mode".encode())
+            reader.start()
+            assert clock.asked.wait(PATIENCE_SECONDS)
+            senders["after the clock"].commit()
+            clock.go_on.set()
+            wait_until_the_load_waits(metering, table)
+            for name in ("within", "within, too"):
+                senders[name].commit()
+        reader.join(PATIENCE_SECONDS)
+    senders["never"].roll_back()
+    senders["afterwards"].commit()
+    run = runs.running(metering, MARCH)
+    assert loads(metering) == {"before": 1, "after the clock": 1}
+    load(reporting, metering, lambda: NOW)
+    assert loads(metering) == {"before": 1, "after the clock": 1} | dict.fromkeys(
+        ("within", "within, too", "afterwards"), 2
+    )
+    assert events_outside(metering, run) == 3
+    assert reporting.execute("select count(*) from reporting.pending_batches").fetchone() == (0,)
+
+
+def test_under_load_every_event_is_in_exactly_one_load(
+    reporting: Connection, reporting_url: str, metering: Connection
+) -> None:
+    """Four senders keep transactions open for random times while runs begin one after the other."""
+    done = Event()
+
+    def keep_sending(number: int) -> list[str]:
+        chance, sent = random.Random(number), []
+        while not done.is_set():
+            name = f"{number}-{len(sent)}"
+            sender = Sender(reporting_url, name)
+            time.sleep(chance.random() / 50)
+            finish: Callable[[], None] = sender.roll_back if chance.random() < 0.2 else sender.commit
+            sent += [name] if finish == sender.commit else []
+            finish()
+        return sent
+
+    with ThreadPoolExecutor(4) as pool:
+        sending = [pool.submit(keep_sending, number) for number in range(4)]
+        begun = [runs.start(reporting, metering, MARCH, lambda: NOW) for _ in range(8)]
+        done.set()
+        sent = {name for future in sending for name in future.result()}
+    load(reporting, metering, lambda: NOW)
+    known = loads(metering)
+    assert set(known) == sent
+    for run in begun:
+        assert events_outside(metering, run) == sum(load_id > run.load_id for load_id in known.values())
+    assert len({load_id for load_id in known.values() if load_id <= begun[-1].load_id}) > 1
