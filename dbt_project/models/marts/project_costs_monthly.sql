@@ -8,17 +8,11 @@ with runs as (
 ),
 
 -- A cloud belongs to exactly one platform.
-platforms as (
-    select records.run_id, records.cloud, min(records.platform) as platform
-    from {{ source('ledger', 'usage_records') }} as records
-    inner join runs on records.run_id = runs.run_id
-    group by records.run_id, records.cloud
-),
-
 costs as (
     select
-        records.run_id, runs.period, records.cloud, records.project_id, records.resource_type, records.dimension,
-        records.currency, sum(records.amount) as amount, sum(records.amount_exact) as amount_exact
+        records.run_id, runs.period, records.cloud, records.project_id, min(records.platform) as platform,
+        records.resource_type, records.dimension, sum(records.amount) as amount,
+        sum(records.amount_exact) as amount_exact, records.currency
     from {{ source('ledger', 'rated_records') }} as records
     inner join runs on records.run_id = runs.run_id
     group by
@@ -27,7 +21,6 @@ costs as (
 )
 
 select
-    costs.run_id, costs.period, costs.cloud, costs.project_id, platforms.platform, costs.resource_type,
-    costs.dimension, costs.amount, costs.amount_exact, costs.amount - costs.amount_exact as drift, costs.currency
+    run_id, period, cloud, project_id, platform, resource_type,
+    dimension, amount, amount_exact, amount - amount_exact as drift, currency
 from costs
-inner join platforms on costs.run_id = platforms.run_id and costs.cloud = platforms.cloud
