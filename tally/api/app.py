@@ -43,6 +43,7 @@ def create_app(open_state: Callable[[], AbstractContextManager[State]], *, loopb
         redoc_url=None,
         title=contract.document()["info"]["title"],
         lifespan=lifespan,
+        redirect_slashes=False,  # Location would hold whatever Host the client sent
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     app.openapi = contract.document  # type: ignore[method-assign]

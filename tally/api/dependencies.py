@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Request
 
@@ -21,6 +22,7 @@ def operation_of(request: Request) -> Operation:
 
 async def known_parameters(request: Request) -> None:
     """Refuse query parameters that the contract does not know: a misspelt filter would show everything."""
+    _check_text(request)
     operation = operation_of(request)
     names = [name for name, _ in request.query_params.multi_items()]
     for name in names:
@@ -29,6 +31,15 @@ async def known_parameters(request: Request) -> None:
             raise InvalidInput(f"{name[:60]!r} is no parameter of this address; it takes {expected}")
     if len(names) != len(set(names)):
         raise InvalidInput("a parameter is given twice")
+
+
+def _check_text(request: Request) -> None:
+    """Refuse an address that is not UTF-8: read with substitutes, it would name something else."""
+    try:
+        for part in (request.scope["raw_path"], request.scope["query_string"]):
+            unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("the address is not UTF-8; write it percent-encoded") from None
 
 
 def caller(request: Request) -> Principal:

@@ -11,9 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from tally.api import contract
 from tally.api.answers import JsonAnswer
 from tally.domain.errors import InvalidEvent, InvalidInput, NotFound, Refused, TallyError, Unavailable
 
+METHOD_NOT_ALLOWED = 405
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "5"  # seconds; a restarted PostgreSQL answers by then
 
@@ -70,13 +72,22 @@ def problem_of(error: Exception) -> Problem:
 def handle_problems(app: FastAPI) -> None:
     """Make every error of an app a problem document."""
 
-    async def handler(_: Request, error: Exception) -> Response:
-        return problem_of(error).answer()
+    async def handler(request: Request, error: Exception) -> Response:
+        problem = problem_of(error)
+        if problem.status == METHOD_NOT_ALLOWED:
+            problem.headers["Allow"] = _methods(request)
+        return problem.answer()
 
     # The one for Exception is the outermost: the server logs the error after the answer is sent.
     for kind, _ in _TOLD:
         app.add_exception_handler(kind, handler)
     app.add_exception_handler(Exception, handler)
+
+
+def _methods(request: Request) -> str:
+    """All methods of an address; the framework knows only those of one of its routes."""
+    item = contract.document()["paths"].get(getattr(request.scope.get("route"), "path_format", ""), ())
+    return ", ".join(method.upper() for method in contract.METHODS if method in item)
 
 
 def _unavailable(detail: str) -> Problem:

@@ -18,7 +18,7 @@ router = APIRouter()
 _TOTALS = ("listed", "unknown", "created", "updated", "deleted", "skipped", "rejected", "withheld")
 
 
-@router.post("/internal/sync/{cloud:path}", operation_id="syncCloud")
+@router.post("/internal/sync/{cloud:any}", operation_id="syncCloud")
 def sync_cloud(
     cloud: NameInPath, state: InProcess, caller: Caller, reporting: Reporting, *, accept_deletions: bool = False
 ) -> JsonAnswer:

@@ -18,7 +18,7 @@ from tally.store.reporting.queries import ResourceFilter, ResourceRow, ResourceS
 
 router = APIRouter()
 
-RESOURCE = "/api/v1/resources/{cloud}/{resource_type}/{resource_id:path}"
+RESOURCE = "/api/v1/resources/{cloud}/{resource_type}/{resource_id:any}"
 
 
 @router.get("/api/v1/resources", operation_id="listResources")
