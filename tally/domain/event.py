@@ -372,6 +372,8 @@ def _timestamp(value: Any) -> datetime:
 
 
 def _integer(text: str) -> int:
+    if len(text) > len("-1") + MAX_EXPONENT:
+        raise InvalidEvent("number_out_of_range", f"a number is beyond 1e{MAX_EXPONENT}")
     number = int(text)
     if len(text) > _SHORT_NUMBER:
         _check_number(number, "a number")

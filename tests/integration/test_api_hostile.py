@@ -1,0 +1,80 @@
+"""Addresses, bodies and sequences of requests that somebody writes who means harm, or is careless."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import requests
+
+from tally.store.database import Connection
+from tests.integration.api_server import Client, exact, live_api
+from tests.integration.sending import CLOUD, CREATE, send, stored, volume
+
+EVENTS = "/api/v1/events"
+
+
+@pytest.fixture
+def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
+    """A server without authentication."""
+    with live_api(reporting_url, metering_url) as client:
+        yield client
+
+
+def plain(api: Client, method: str, path: str, **options: Any) -> requests.Response:
+    """Send what the contract does not know."""
+    return requests.request(method, api.url + path, timeout=60, allow_redirects=False, **options)
+
+
+@pytest.mark.parametrize("resource_id", ["a\nb", "a\n", "\n", "a\r\nb", "a\u2028b", "a\tb", "..", "a/../b", "\ufffd"])
+def test_whatever_can_be_sent_can_be_asked_for(api: Client, reporting: Connection, resource_id: str) -> None:
+    """Also an id with a line break, or one that looks like a way out of its folder."""
+    send(reporting, volume("1", "01T00:00:00", CREATE, 10, resource_id=resource_id))
+    place = f"/api/v1/resources/{CLOUD}/volume/{quote(resource_id, safe='').replace('..', '%2E%2E')}"
+    assert exact(api.get(f"{place}/lifecycle"))["resource_id"] == resource_id
+    assert [each["resource_id"] for each in api.items(f"{place}/events")] == [resource_id]
+
+
+def test_what_is_no_utf_8_is_not_read_as_something_else(api: Client, reporting: Connection) -> None:
+    """With substitutes, all such names would be one name, and one that exists."""
+    send(reporting, volume("1", "01T00:00:00", CREATE, 10, resource_id="\ufffd", project_id="\ufffd"))
+    resource = f"/api/v1/resources/{CLOUD}/volume/%ff/events"
+    for path in (resource, f"{EVENTS}?project_id=%ff", f"{EVENTS}?cloud=%ed%a0%80"):
+        answer = plain(api, "GET", path)
+        assert (answer.status_code, answer.json()["detail"][:24]) == (400, "the address is not UTF-8")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/events/", "/api/v1/projects/", "/docs/", "/healthz/"])
+def test_nobody_is_sent_to_another_address(api: Client, path: str) -> None:
+    """A Location would be made of the Host that the client names."""
+    answer = plain(api, "GET", path, headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.headers.get("Location")) == (404, None)
+    assert answer.json()["type"] == "urn:tally:problem:not-found"
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        (EVENTS, "GET, POST"),
+        ("/api/v1/clouds/a/b", "PUT"),
+        ("/api/v1/resource-types/a/b", "GET, PUT"),
+        ("/healthz", "GET"),
+    ],
+)
+def test_a_method_that_an_address_does_not_take_is_told_which_it_takes(api: Client, path: str, methods: str) -> None:
+    """All of them."""
+    for method in ("OPTIONS", "TRACE", "DELETE"):
+        answer = plain(api, method, path)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, methods)
+        assert answer.json()["type"] == "urn:tally:problem:method-not-allowed"
+
+
+@pytest.mark.parametrize("number", ["9" * 200, "9" * 100_000, "-" + "9" * 5000, "1e999999999", "1e-999999999"])
+def test_a_number_without_end_is_out_of_range(api: Client, reporting: Connection, number: str) -> None:
+    """And told as such, not as a limit of Python; its neighbours stay."""
+    good = volume("good", "01T00:00:00", CREATE, 10)
+    bad = '{"event_id": "bad", "payload": {"x": ' + number + "}}"
+    body = f"[{bad}, {requests.models.complexjson.dumps(good)}]".encode()
+    results = api.request("POST", EVENTS, data=body).json()["results"]
+    assert [result.get("reason", result["status"]) for result in results] == ["number_out_of_range", "accepted"]
+    assert stored(reporting) == ["good"]
