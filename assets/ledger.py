@@ -2,12 +2,13 @@
 
 from dagster import AssetExecutionContext, AssetKey, MaterializeResult, asset
 
+from assets.completeness import completeness_metadata
 from assets.partitions import MONTHS, running
 from resources.clock import Clock
 from resources.databases import Metering
 from resources.installation import Installation
 from tally.domain.instants import format_instant
-from tally.services import finalize, runs
+from tally.services import completeness, finalize, runs
 from tally.services.bills import make_bills
 
 
@@ -91,6 +92,8 @@ def completed_run(
     """Make the run the live one of its month."""
     run = running(context, metering, installation)
     with runs.making(metering.connection, run):
+        with metering.reporting() as reporting:
+            completeness.record(reporting, metering.connection, run, installation.policy())
         completed = runs.complete(metering.connection, run, clock.now)
     return MaterializeResult(
         metadata={
@@ -101,6 +104,7 @@ def completed_run(
             "inputs_hash": str(completed.inputs_hash),
             "outputs_hash": str(completed.outputs_hash),
             "preliminary": completed.preliminary,
+            **completeness_metadata(completeness.kept_report(metering.connection, completed, clock.now())),
         }
     )
 

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 from dagster import ConfigurableResource
 
+from tally.domain.completeness import Policy
 from tally.domain.period import BillingPeriod
+from tally.services.completeness_policy import read_policy
 from tally.settings import Settings
 
 
@@ -17,6 +19,10 @@ class Installation(ConfigurableResource):  # type: ignore[type-arg]
     def period(self, partition_key: str) -> BillingPeriod:
         """The billing period of a partition such as 2026-03."""
         return BillingPeriod.parse(partition_key, self.zone or Settings.from_environment().zone)
+
+    def policy(self) -> Policy:
+        """Which findings block finalization."""
+        return read_policy(Settings.from_environment().completeness_policy)
 
     @property
     def grace(self) -> timedelta:

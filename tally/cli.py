@@ -22,14 +22,16 @@ from tally.domain.period import BillingPeriod
 from tally.domain.principal import Role, Scope
 from tally.services import bills as bill_service
 from tally.services import clouds as cloud_service
+from tally.services import completeness as completeness_service
 from tally.services import corrections as correction_service
 from tally.services import credentials as credential_service
-from tally.services import finalize as finalize_service
 from tally.services import installation, orchestrator, projection
 from tally.services import projects as project_service
 from tally.services import rejected as rejected_service
 from tally.services import relations as relation_service
 from tally.services import runs as run_service
+from tally.services import waivers as waiver_service
+from tally.services.completeness_policy import read_policy
 from tally.services.correct import CorrectionRequest
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
@@ -38,6 +40,7 @@ from tally.services.ingest import Ingest
 from tally.services.ingest_files import Format, Summary, ingest_stream
 from tally.services.late import finalized_periods
 from tally.services.late_effect import late as what_is_late
+from tally.services.waivers import read_until
 from tally.settings import Settings
 from tally.store.database import Connection, connected
 from tally.store.reporting.rejected import LetterFilter
@@ -60,6 +63,9 @@ app.add_typer(rejected_app, name="rejected")
 Period = Annotated[str, typer.Argument(metavar="PERIOD", help="A month such as 2026-03.", show_default=False)]
 Metadata = Annotated[str, typer.Option(help='A JSON object, such as \'{"cost_centre": "4711"}\'.', metavar="JSON")]
 Reason = Annotated[str, typer.Option(help="Why, if a finalized month is concerned; it is recorded with your name.")]
+
+
+Until = Annotated[str, typer.Option(metavar="WHEN", help="When it ends: an instant, or a month, at its end.")]
 
 
 def main() -> None:
@@ -159,17 +165,53 @@ def finalize(
         list[str] | None, typer.Option(metavar="KIND", help="Let findings of this kind pass; can be repeated.")
     ] = None,
     reason: Annotated[str, typer.Option(help="Why they may pass; it is recorded with your name.")] = "",
+    until: Until = "",
 ) -> None:
     """Make a closed month immutable, after its end and grace. Refused, with the reasons, while anything is open."""
     if bool(waive) != bool(reason):
         raise typer.BadParameter("--waive and --reason come together")
+    if until and not waive:
+        raise typer.BadParameter("--until says when a waiver ends; name --waive and --reason")
     settings, month = _month(period)
     with installation.running(settings) as databases:
-        with connected(databases.metering_url) as metering:
-            for kind in waive or []:
-                finalize_service.waive(metering, month, kind, reason, terminal.actor())
+        _waive(settings, databases, month, waive or [], reason, until=until)
         _job(settings, databases, "finalize_month", month)
     terminal.out().print(f"{month} is finalized: its records never change again.")
+
+
+@app.command(epilog="Example:  tally completeness 2026-03")
+def completeness(period: Period) -> None:
+    """Say what stands between a closed month and its finalization: by kind of finding and cloud, with money at risk.
+
+    Exits with 1 if something blocks that is not waived. What each kind means: docs/reference/findings.md.
+    """
+    settings, month = _month(period)
+    policy = read_policy(settings.completeness_policy)
+    with (
+        installation.running(settings) as databases,
+        connected(databases.reporting_url) as reporting,
+        connected(databases.metering_url) as metering,
+    ):
+        report = completeness_service.report(reporting, metering, str(month), policy, terminal.now())
+    tables.completeness(terminal.out(), report)
+    if report.blocks:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example:  tally waive 2026-03 dead_letter --cloud os-prod-eu1 --until 2026-05 --reason 'a test system'"
+)
+def waive(
+    period: Period,
+    kinds: Annotated[list[str], typer.Argument(metavar="KIND...", help="Kinds of findings that block it.")],
+    reason: Annotated[str, typer.Option(help="Why they may pass; it is recorded with your name.")],
+    cloud: Annotated[str, typer.Option(help="Only in this cloud.")] = "",
+    until: Until = "",
+) -> None:
+    """Let findings of a kind pass for a month, whether it is to be finalized or to be corrected."""
+    settings, month = _month(period)
+    with installation.running(settings) as databases:
+        _waive(settings, databases, month, kinds, reason, cloud, until)
 
 
 @app.command(epilog="Examples:  tally late   |   tally late 2026-03")
@@ -272,7 +314,8 @@ def runs(
         installation.running(Settings.from_environment()) as databases,
         connected(databases.metering_url) as metering,
     ):
-        tables.runs(terminal.out(), run_service.runs(metering, month))
+        rows = run_service.runs(metering, month)
+        tables.runs(terminal.out(), rows, completeness_service.waivers_of(metering, rows))
 
 
 @app.command()
@@ -639,6 +682,34 @@ def _correct(
         made = correction_service.last_correction(metering, month)
     assert made is not None, "the run of a finalized month is a correction"
     tables.differences(terminal.out(), made)
+
+
+def _waive(
+    settings: Settings,
+    databases: installation.Databases,
+    month: BillingPeriod,
+    kinds: list[str],
+    reason: str,
+    cloud: str = "",
+    until: str = "",
+) -> None:
+    policy, end = read_policy(settings.completeness_policy), read_until(until, settings.zone) if until else None
+    with connected(databases.reporting_url) as reporting, connected(databases.metering_url) as metering:
+        for kind in kinds:
+            waiver, _ = waiver_service.waive(
+                reporting,
+                metering,
+                month,
+                kind,
+                reason,
+                policy,
+                terminal.actor(),
+                terminal.now(),
+                cloud=cloud,
+                until=end,
+            )
+            ends = f" until {format_instant(waiver.until)}" if waiver.until else ""
+            _say(f"{kind} is waived for {month}{ends}")
 
 
 def _job(

@@ -72,6 +72,8 @@ SETTINGS = (
     Setting("TALLY_COUNTER_SOURCES", "", "File that says which counters it holds; needed with its URL"),
     Setting("TALLY_COUNTER_MAX_GAP_SECONDS", "3600", "Longest span without a sample of a counter; a longer one is a "
             "hole, which blocks finalization"),
+    Setting("TALLY_COMPLETENESS_POLICY", "", "File that says which findings block finalization; empty: the shipped "
+            "policy"),
 )
 
 
@@ -109,6 +111,7 @@ class Settings:
     victoriametrics_url: str = field(default="", repr=False)
     counter_sources: Path | None = None
     counter_max_gap: timedelta = timedelta(hours=1)
+    completeness_policy: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -162,6 +165,7 @@ class Settings:
             "victoriametrics_url": read("TALLY_VICTORIAMETRICS_URL", _metrics_url),
             "counter_sources": read("TALLY_COUNTER_SOURCES", _path),
             "counter_max_gap": read("TALLY_COUNTER_MAX_GAP_SECONDS", _span),
+            "completeness_policy": read("TALLY_COMPLETENESS_POLICY", _path),
         }
         if bool(values["oidc_issuer"]) != bool(values["oidc_audience"]):
             faults.append("TALLY_OIDC_ISSUER and TALLY_OIDC_AUDIENCE come together")

@@ -1,7 +1,7 @@
 """What the command line prints: tables for people. Numbers and documents are printed as services give them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tally.domain.completeness import Waiver
 from tally.domain.graph import Relation
 from tally.domain.instants import format_instant
 from tally.domain.project import Project
 from tally.domain.run import Finding, Run
+from tally.services.completeness import Report
 from tally.services.corrections import Differences
 from tally.services.credentials import Credential
 from tally.services.ingest_files import Summary
@@ -62,7 +64,9 @@ def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | Non
 
 def findings(console: Console, rows: Sequence[Finding]) -> None:
     """One line a kind, with the first finding of it; rows come with blocking ones first."""
-    counts = Counter(row.kind for row in rows)
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row.kind] += row.count
     first = {row.kind: row for row in reversed(rows)}
     for kind, count in counts.items():
         row = first[kind]
@@ -70,6 +74,17 @@ def findings(console: Console, rows: Sequence[Finding]) -> None:
         blocking = ", blocks finalizing" if row.blocking else ""
         others = f" (and {count - 1} more)" if count > 1 else ""
         console.print(f"finding {kind}{blocking}: {where}: {row.detail}{others}", markup=False, soft_wrap=True)
+
+
+def completeness(console: Console, report: Report) -> None:
+    """One line a kind and cloud: what the policy makes of it, who waived it, and an example."""
+    table = _table("Kind", "Cloud", ">Count", "Policy", "Waived", ">At risk", "Currency", "Example")
+    for line in report.lines:
+        money = "" if line.at_risk is None else f"{line.at_risk:.2f}{'+' if line.untold else ''}"
+        currency = report.currency or "" if money else ""
+        waived = f"by {line.waiver.actor}" if line.waiver else ""
+        _add(table, line.kind, line.cloud, str(line.count), line.action, waived, money, currency, line.examples[0])
+    _print(console, table)
 
 
 def periods(console: Console, rows: Sequence[PeriodRow]) -> None:
@@ -82,13 +97,14 @@ def periods(console: Console, rows: Sequence[PeriodRow]) -> None:
     _print(console, table)
 
 
-def runs(console: Console, rows: Sequence[Run]) -> None:
-    """Runs with what they read and what became of them."""
-    table = _table("Period", "Kind", "Status", "Run", "Started", "Completed", ">Load", "Prices", "Failure")
+def runs(console: Console, rows: Sequence[Run], waivers: Mapping[str, Sequence[Waiver]]) -> None:
+    """Runs with what they read, what became of them, and the kinds of findings that were waived for them."""
+    table = _table("Period", "Kind", "Status", "Run", "Started", "Completed", ">Load", "Prices", "Waived", "Failure")
     for run in rows:
         instants = _instant(run.started_at), _instant(run.completed_at)
         read = str(run.load_id), run.pricing_version or ""
-        _add(table, run.period, run.kind, run.status, str(run.id), *instants, *read, run.failure or "")
+        waived = ", ".join(f"{waiver.kind} by {waiver.actor}" for waiver in waivers.get(str(run.id), ()))
+        _add(table, run.period, run.kind, run.status, str(run.id), *instants, *read, waived, run.failure or "")
     _print(console, table)
 
 

@@ -5,6 +5,7 @@ TallyError
 ├── InvalidInput        an argument, file or setting that makes no sense
 ├── NotFound            what was named does not exist
 ├── Refused             the rules forbid it now; ``reasons`` lists why
+│   └── Blocked         what a run has found forbids it, unless it is waived
 └── Unavailable         a server or program that is needed does not answer
 """
 
@@ -38,6 +39,10 @@ class Refused(TallyError):
     def __init__(self, what: str, reasons: Sequence[str]) -> None:
         super().__init__(f"{what}: " + "; ".join(reasons))
         self.reasons = tuple(reasons)
+
+
+class Blocked(Refused):
+    """What a run has found stands in the way, unless it is mended or waived. The findings stay readable."""
 
 
 class Unavailable(TallyError):

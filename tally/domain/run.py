@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
@@ -64,6 +65,8 @@ class Finding:
     resource_type: str
     subject: str
     detail: str
+    count: int = 1                  # things that stand behind it
+    at_risk: Decimal | None = None  # money, in the currency of the run; None: it cannot be told
 
 
 def period_status(

@@ -14,15 +14,17 @@ from uuid import UUID, uuid5
 from pricing.bill import ProjectRef, RelatedProject, UsageWithRates, build_bill, to_json
 from pricing.model import PriceVersion
 from pricing.rating import Rate
+from tally.domain.completeness import Found
 from tally.domain.errors import NotFound
 from tally.domain.graph import Forest, Relation, attribute, relations_of_period
 from tally.domain.period import BillingPeriod
-from tally.domain.run import Finding, Run
+from tally.domain.run import Run
 from tally.services.bill_corrections import corrected_bills
 from tally.services.pricing import version_named
 from tally.store.database import Connection
 from tally.store.metering import bills as store
 from tally.store.metering.bills import AttributionRow, BillRow, Project, ProjectRow, RecordRow
+from tally.store.metering.findings import insert_findings
 from tally.store.metering.runs import latest_run
 
 _BATCH = 500
@@ -55,7 +57,7 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
 
     with metering.transaction():
         store.delete_bills(metering, run.id)
-        store.insert_findings(metering, run.id, _findings(projects, forest))
+        insert_findings(metering, run.id, _findings(projects, forest))
         if run.kind == "correction":
             made = corrected_bills(metering, run, attributions, bills_of)
         else:
@@ -127,15 +129,15 @@ def _attributions(
             )
 
 
-def _findings(projects: dict[UUID, ProjectRow], forest: Forest) -> list[Finding]:
+def _findings(projects: dict[UUID, ProjectRow], forest: Forest) -> list[Found]:
     unknown = [
-        Finding("unknown_project", False, p.cloud, p.platform, "", p.external_id,
-                "not in the registry of projects; it is billed alone")
+        Found("unknown_project", p.cloud, p.platform, "", p.external_id,
+              "not in the registry of projects; it is billed alone")
         for p in projects.values()
         if p.id is None
     ]
     decided = [
-        Finding(warning.kind, False, p.cloud, p.platform, "", p.external_id, warning.detail)
+        Found(warning.kind, p.cloud, p.platform, "", p.external_id, warning.detail)
         for warning in forest.warnings
         for p in [projects[warning.project]]
     ]

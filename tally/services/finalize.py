@@ -1,38 +1,35 @@
-"""Finalization: a completed run becomes immutable, unless something speaks against it (rule 19)."""
+"""Finalization: a completed run becomes immutable, unless something speaks against it (rule 19).
+
+Which findings do is decided by the completeness report.
+"""
 
 from datetime import datetime, timedelta
 
-from tally.domain.errors import InvalidInput, Refused
+from tally.domain.completeness import Policy
+from tally.domain.errors import Refused
 from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
+from tally.services import completeness
+from tally.services.completeness_policy import shipped_policy
 from tally.services.load import load
-from tally.services.runs import REQUIRED_CHECKS, Clock, blocking_findings
+from tally.services.runs import REQUIRED_CHECKS, Clock
 from tally.store.database import Connection
 from tally.store.metering import runs as store
 
 
-def waive(metering: Connection, period: BillingPeriod, kind: str, reason: str, actor: str) -> None:
-    """Let one kind of finding pass for a period; who and why are recorded, and the first record stays.
-
-    Raises:
-        InvalidInput: without a reason, or if the live run has no blocking finding of that kind.
-    """
-    if not reason.strip():
-        raise InvalidInput("a waiver needs a reason why the findings may pass")
-    run = store.live_run(metering, str(period))
-    kinds = store.blocking_kinds(metering, run.id) if run else []
-    if kind not in kinds:
-        raise InvalidInput(f"{period} has no blocking finding of kind {kind!r}; it has {', '.join(kinds) or 'none'}")
-    store.insert_waiver(metering, str(period), kind, reason.strip(), actor)
-
-
 def finalize(
-    reporting: Connection, metering: Connection, period: BillingPeriod, grace: timedelta, clock: Clock
+    reporting: Connection,
+    metering: Connection,
+    period: BillingPeriod,
+    grace: timedelta,
+    clock: Clock,
+    policy: Policy | None = None,
 ) -> Run:
     """Finalize the live run of a period; the caller holds the metering lock.
 
-    What has arrived is loaded first, so that an event the run does not know is noticed.
+    What has arrived is loaded first, so that an event the run does not know is noticed. What the run has found is
+    looked at again, and judged by the policy of now; without one, by the shipped one.
 
     Raises:
         Refused: with every reason that speaks against it.
@@ -41,11 +38,15 @@ def finalize(
     run = store.live_run(metering, str(period))
     if run is None:
         raise Refused(f"{period} cannot be finalized", [f"it has no completed run; close it: tally close {period}"])
-    reasons = refusals(metering, run, period, grace, clock())
+    now = clock()
+    if run.status != "finalized":
+        completeness.record(reporting, metering, run, policy or shipped_policy())
+    reasons = refusals(metering, run, period, grace, now)
     if reasons:
         raise Refused(f"{period} cannot be finalized", reasons)
     with metering.transaction():
-        store.mark_finalized(metering, run.id, clock())
+        completeness.keep_waivers(metering, run, now)
+        store.mark_finalized(metering, run.id, now)
     return store.select_runs(metering, run_id=run.id)[0]
 
 
@@ -57,7 +58,7 @@ def refusals(metering: Connection, run: Run, period: BillingPeriod, grace: timed
         *_too_early(run, grace, now),
         *_in_the_making(metering, period),
         *_unproved(metering, run),
-        *blocking_findings(metering, run),
+        *completeness.blocking(metering, run, now),
         *_outdated(metering, run, period),
     ]
 

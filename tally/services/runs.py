@@ -1,8 +1,9 @@
 """The life of a run, from its load to its completion (rule 17). Finalization has a module of its own (finalize.py).
 
 A run is made in steps, each by an asset: start (load, freeze the inputs), dbt derives usage, checks, write_usage,
-dbt rates, checks, write_rated, bills, complete. Nothing of it is visible before complete, which replaces the former
-run of the period in one transaction; whatever goes wrong on the way ends in fail, which takes its records away.
+dbt rates, checks, write_rated, bills, completeness.record, complete. Nothing of it is visible before complete, which
+replaces the former run of the period in one transaction; whatever goes wrong on the way ends in fail, which takes its
+records away.
 """
 
 import hashlib
@@ -17,10 +18,11 @@ from uuid import UUID
 
 from pricing.model import PriceVersion
 from tally import __version__
-from tally.domain.errors import NotFound, Refused, Unavailable
+from tally.domain.errors import Blocked, NotFound, Refused, Unavailable
 from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Check, Finding, PeriodStatus, Run, period_status
+from tally.services import completeness
 from tally.services.correct import NOTHING_SPECIAL, CorrectionRequest, about_correction
 from tally.services.counters import Counters
 from tally.services.load import load
@@ -28,6 +30,7 @@ from tally.services.pricing import version_for, version_named
 from tally.services.registry import current_registry
 from tally.store.database import Connection
 from tally.store.metering import corrections, ledger
+from tally.store.metering import findings as findings_store
 from tally.store.metering import runs as store
 from tally.store.metering.checks import invariant_names
 
@@ -135,11 +138,14 @@ def running(metering: Connection, period: BillingPeriod) -> Run:
     return run
 
 
-def fail(metering: Connection, run_id: UUID, failure: str) -> None:
-    """End a run and take its records away: nothing of it stays in the ledger but its row and the reason."""
+def fail(metering: Connection, run_id: UUID, failure: str, *, keep_findings: bool = False) -> None:
+    """End a run and take its records away: nothing of it stays in the ledger but its row and the reason.
+
+    Its findings stay if it failed because of them: somebody has to read them, to mend or to waive them.
+    """
     with metering.transaction():
         store.mark_failed(metering, run_id, failure)
-        store.delete_records(metering, run_id)
+        store.delete_records(metering, run_id, keep_findings=keep_findings)
 
 
 @contextmanager
@@ -148,7 +154,8 @@ def making(metering: Connection, run: Run) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        fail(metering, run.id, " ".join(str(error).split())[:1000] or type(error).__name__)
+        failure = " ".join(str(error).split())[:1000] or type(error).__name__
+        fail(metering, run.id, failure, keep_findings=isinstance(error, Blocked))
         raise
 
 
@@ -165,7 +172,7 @@ def write_usage(metering: Connection, run: Run) -> int:
     """Write the usage records and the findings of the run; a repeated call replaces its own records."""
     with metering.transaction():
         store.delete_usage(metering, run.id)
-        ledger.write_findings(metering, run.id)
+        findings_store.write_findings(metering, run.id)
         if run.kind == "correction":
             return corrections.write_usage(metering, run, corrected_run(metering, run).id)
         return ledger.write_usage(metering, run.id)
@@ -186,7 +193,8 @@ def complete(metering: Connection, run: Run, clock: Clock) -> Run:
     A correction is finalized at once, since what it corrects is.
 
     Raises:
-        Refused: naming the checks that are missing or failed, and the findings that block a correction.
+        Refused: naming the checks that are missing or failed.
+        Blocked: naming the findings that block a correction.
     """
     passed = {check.name for check in store.select_checks(metering, run.id) if check.passed}
     missing = sorted(REQUIRED_CHECKS - passed)
@@ -206,21 +214,14 @@ def complete(metering: Connection, run: Run, clock: Clock) -> Run:
 
 
 def _complete_correction(metering: Connection, run: Run, outputs_hash: str, now: datetime) -> Run:
-    reasons = blocking_findings(metering, run)
+    reasons = completeness.blocking(metering, run, now)
     if reasons:
-        raise Refused(f"the correction of {run.period} cannot be finalized", reasons)
+        raise Blocked(f"the correction of {run.period} cannot be finalized", reasons)
     with metering.transaction():
+        completeness.keep_waivers(metering, run, now)
         store.mark_completed(metering, run.id, outputs_hash, now)
         store.mark_finalized(metering, run.id, now)
     return store.select_runs(metering, run_id=run.id)[0]
-
-
-def blocking_findings(metering: Connection, run: Run) -> list[str]:
-    """What a run has found that speaks against finalizing it and is not waived, one line a kind."""
-    return [
-        f"{count} finding(s) of kind {kind}, such as {example}; mend them, or waive them with --waive {kind}"
-        for kind, count, example in store.unwaived_findings(metering, run.id, run.period)
-    ]
 
 
 def finalized_runs(metering: Connection, period: str) -> list[Run]:
@@ -239,9 +240,9 @@ def runs(metering: Connection, period: BillingPeriod | None = None) -> list[Run]
 
 
 def findings(metering: Connection, period: BillingPeriod) -> list[Finding]:
-    """What the live run of a period found, blocking findings first; nothing where there is no such run."""
+    """What the live run of a period found and a person should look at, blocking findings first; or nothing."""
     run = store.live_run(metering, str(period))
-    return store.select_findings(metering, run.id) if run else []
+    return findings_store.select_findings(metering, run.id) if run else []
 
 
 def periods(metering: Connection, grace: timedelta, clock: Clock) -> list[PeriodRow]:

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tally.domain.run import Check, Run
-from tally.services import runs
+from tally.services import completeness, runs
 from tally.services.bills import make_bills
+from tally.services.completeness_policy import shipped_policy
 from tally.services.pricing import load_price_versions
 from tally.services.projects import create_project
 from tally.services.relations import Change, relate
@@ -71,6 +72,7 @@ def run_month(reporting: Connection, metering: Connection) -> Run:
         for name in invariant_names():
             assert metering.execute(invariant(name).query(run).encode()).fetchall() == [], name
         runs.record_checks(metering, run, [Check(name, True, 0, "") for name in invariant_names()])
+        completeness.record(reporting, metering, run, shipped_policy())
         if runs.complete(metering, run, lambda: NOW).status == "completed":
             mark_finalized(metering, run.id, NOW)
     return select_runs(metering, run_id=run.id)[0]
@@ -159,7 +161,6 @@ def test_corrections_add_up_to_a_fresh_metering(
     server_url: str, reporting_template: str, tmp_path: Path
 ) -> None:
     """After each round what counts is what the model says; a round without news writes nothing; the sums agree."""
-
     (tmp_path / "prices.yaml").write_text(PRICES)
 
     @settings(

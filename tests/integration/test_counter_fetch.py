@@ -14,7 +14,9 @@ from tally.domain.counter import CounterSource
 from tally.domain.errors import InvalidInput, Refused, Unavailable
 from tally.domain.period import BillingPeriod
 from tally.services import finalize, runs
+from tally.services.completeness_policy import shipped_policy
 from tally.services.counters import Counters
+from tally.services.waivers import waive
 from tally.store.database import Connection, connected
 from tally.store.metering.counters import fingerprint
 from tally.store.victoria_metrics import Line, VictoriaMetrics
@@ -238,7 +240,8 @@ def test_a_server_that_is_down_blocks_finalization_until_it_is_waived(house: Hou
         grace = timedelta(hours=72)
         with pytest.raises(Refused, match=r"1 finding.* of kind counter_source_failed, such as os-prod-eu1"):
             finalize.finalize(reporting, metering, PERIOD, grace, lambda: NOW)
-        finalize.waive(metering, PERIOD, "counter_source_failed", "the exporter was not there yet", "test")
+        reason = "the exporter was not there yet"
+        waive(reporting, metering, PERIOD, "counter_source_failed", reason, shipped_policy(), "test", NOW)
         assert finalize.finalize(reporting, metering, PERIOD, grace, lambda: NOW).status == "finalized"
 
 

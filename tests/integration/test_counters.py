@@ -106,7 +106,7 @@ class Metered:
     """What became of the scenarios in one month."""
 
     counters: Mapping[str, Sequence[Mapping[str, Decimal]]]   # by resource, in the order of time
-    findings: Mapping[tuple[str, str, str], tuple[bool, str]]   # (kind, cloud, subject): whether it blocks, and detail
+    findings: Mapping[tuple[str, str, str], str]   # (kind, cloud, subject): detail
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ def read(metering: Connection) -> Metered:
     for resource_id, values in rows:
         counters.setdefault(resource_id, []).append({metric: Decimal(value) for metric, value in values.items()})
     findings = {
-        (kind, cloud, subject): (blocking, detail)
-        for kind, cloud, subject, blocking, detail in metering.execute(
-            "select kind, cloud, subject, blocking, detail from metering.int_findings where kind like 'counter%'"
+        (kind, cloud, subject): detail
+        for kind, cloud, subject, detail in metering.execute(
+            "select kind, cloud, subject, detail from metering.int_findings where kind like 'counter%'"
         )
     }
     return Metered(counters, findings)
@@ -207,8 +207,7 @@ def test_what_spans_a_deletion_belongs_to_the_last_interval(played: Played) -> N
     """And what grows afterwards belongs to nobody: it is a finding."""
     assert played.march.counters["deleted"] == egress(None, 7)
     assert played.march.findings["counter_unplaced", CLOUD, "deleted egress_gb"] == (
-        True,
-        "3 from 2026-03-10 00:02:00+00 to 2026-03-10 00:02:00+00: no life of the resource takes it",
+        "3 from 2026-03-10 00:02:00+00 to 2026-03-10 00:02:00+00: no life of the resource takes it"
     )
 
 
@@ -216,7 +215,7 @@ def test_what_spans_a_deletion_at_the_end_of_the_month_belongs_to_that_month(pla
     """Though its sample is of the next one, which neither counts nor reports it."""
     assert played.march.counters["ends-with-month"] == egress(2)
     assert "ends-with-month" not in played.april.counters
-    assert played.april.findings["counter_unplaced", CLOUD, "ends-with-month egress_gb"][1].startswith("1 from")
+    assert played.april.findings["counter_unplaced", CLOUD, "ends-with-month egress_gb"].startswith("1 from")
 
 
 def test_a_sample_at_the_first_instant_of_a_month_belongs_to_it(played: Played) -> None:
@@ -238,7 +237,7 @@ def test_usage_by_events_and_by_samples_adds_up(played: Played) -> None:
 def test_a_sample_at_the_deletion_belongs_to_the_last_interval(played: Played) -> None:
     """Usage comes before the delete of its instant; a gain that begins at the delete comes after it."""
     assert played.march.counters["gone"] == egress(5)
-    assert played.march.findings["counter_unplaced", CLOUD, "gone egress_gb"][1].startswith("3 from")
+    assert played.march.findings["counter_unplaced", CLOUD, "gone egress_gb"].startswith("3 from")
 
 
 def test_a_resource_that_lived_between_two_samples_is_counted(played: Played) -> None:
@@ -247,8 +246,8 @@ def test_a_resource_that_lived_between_two_samples_is_counted(played: Played) ->
 
 
 def test_a_counter_of_an_unknown_resource_is_a_finding(played: Played) -> None:
-    """It blocks: somebody used something."""
-    assert played.march.findings["counter_unplaced", CLOUD, "nobody egress_gb"][0]
+    """Somebody used something."""
+    assert ("counter_unplaced", CLOUD, "nobody egress_gb") in played.march.findings
 
 
 def test_a_local_day_is_attributed_by_its_end(played: Played) -> None:
@@ -261,9 +260,7 @@ def test_a_hole_blocks_its_cloud(played: Played) -> None:
     """Two hours without a sample where an hour is allowed: one finding per cloud and source, with an example."""
     holes = {key: found for key, found in played.march.findings.items() if key[:2] == ("counter_hole", HOLEY)}
     assert holes.keys() == {("counter_hole", HOLEY, "holes")}
-    blocking, detail = holes["counter_hole", HOLEY, "holes"]
-    assert blocking
-    assert detail == (
+    assert holes["counter_hole", HOLEY, "holes"] == (
         "no sample for longer than 01:00:00 of 1 resource(s), such as two-hours-dark"
         " from 2026-03-12 21:15:00+00 to 2026-03-12 23:25:00+00"
     )
@@ -273,7 +270,6 @@ def test_a_source_that_fails_blocks_its_clouds_and_no_other(played: Played) -> N
     """S58: its clouds are named with the reason, and everything else is metered."""
     failed = {key[1]: found for key, found in played.march.findings.items() if key[0] == "counter_source_failed"}
     assert failed.keys() == {BROKEN, "os-broken-too"}
-    assert all(blocking for blocking, _ in failed.values())
-    assert "egress_gb was not fetched: VictoriaMetrics at 127.0.0.1" in failed[BROKEN][1]
-    assert "answers 400" in failed[BROKEN][1]
+    assert "egress_gb was not fetched: VictoriaMetrics at 127.0.0.1" in failed[BROKEN]
+    assert "answers 400" in failed[BROKEN]
     assert played.march.counters["unmeasured"] == [{}]

@@ -9,7 +9,9 @@ from tally.domain.instants import parse_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import runs
-from tally.services.finalize import finalize, waive
+from tally.services.completeness_policy import shipped_policy
+from tally.services.finalize import finalize
+from tally.services.waivers import waive
 from tally.store.database import connected
 from tests.integration.closing import AFTER_GRACE, PERIOD, SMALL, House, failed_steps, instance
 
@@ -102,18 +104,21 @@ def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> No
         " from ledger.runs cross join (values ('i-7'), ('i-8')) as found (subject)",
     )
     (reason,) = reasons(house)
-    assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7; mend them")
-    with connected(house.metering_url) as metering:
-        with pytest.raises(InvalidInput, match="no blocking finding of kind 'open-left'; it has open_left"):
-            waive(metering, PERIOD, "open-left", "a slip of the pen", "clerk")
-        waive(metering, PERIOD, "open_left", "began before Tally did", "clerk")
+    assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7: d; mend them")
+    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+        by = (shipped_policy(), "clerk", parse_instant(AFTER_GRACE))
+        with pytest.raises(InvalidInput, match="no blocking finding of kind 'anomaly'; it has open_left"):
+            waive(reporting, metering, PERIOD, "anomaly", "a slip of the pen", *by)
+        waive(reporting, metering, PERIOD, "open_left", "began before Tally did", *by)
     assert attempt(house).status == "finalized"
 
 
 def test_an_event_outside_the_run_is_refused(house: House) -> None:
     """Rule 18: what has arrived since would change the records, so the month is closed again first."""
     house.ingest(instance("late", "03-30T00:00:00", "create.end", "i-9", size=SMALL))
-    assert reasons(house) == ("1 events arrived after its run; close it again: tally close 2026-03",)
+    not_metered, outside = reasons(house)
+    assert not_metered.startswith("1 finding(s) of kind listed_not_metered, such as os-prod-eu1 openstack instance")
+    assert outside == "1 events arrived after its run; close it again: tally close 2026-03"
 
 
 def test_an_event_of_the_next_month_does_not_matter(house: House) -> None:

@@ -11,9 +11,11 @@ import yaml
 from pricing.price_file import parse_price_version
 from pricing.rating import RatingFinding
 from tally.cli import app
+from tally.domain.completeness import KINDS
 from tally.domain.event import FIELDS, decode_event
 from tally.domain.graph import RELATION_TYPES, GraphWarning
 from tally.domain.resource_type import ResourceType
+from tally.services.completeness_policy import parse_policy, shipped_policy
 from tally.services.validation import PayloadRules
 from tally.settings import SETTINGS
 
@@ -24,8 +26,8 @@ _ROW = re.compile(r"^\| `(TALLY_\w+)` \| (?:`([^`]*)`)? *\| (.*) \|$", re.MULTIL
 _COMMAND = re.compile(r"^ *tally ([a-z]+)(?: ([a-z]+))?", re.MULTILINE)
 _OPTION = re.compile(r"--[a-z-]+")
 _FIELD = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)
-_FINDING_IN_SQL = re.compile(r"select '(\w+)'(?: as kind)?, (true|false)")
-_FINDING = re.compile(r"^\| `(\w+)` \| (yes|no) \|", re.MULTILINE)
+_FINDING_IN_SQL = re.compile(r"^    select\s+'(\w+)'(?: as kind)?,", re.MULTILINE)
+_FINDING = re.compile(r"^\| `(\w+)` \| (\w+) \|", re.MULTILINE)
 
 
 def test_settings_are_documented() -> None:
@@ -115,14 +117,25 @@ def test_the_columns_of_the_marts_are_listed() -> None:
 
 
 def test_findings_are_listed() -> None:
-    """Every kind, and whether it blocks finalization."""
+    """Every kind, in the order of the policy, with what the shipped policy makes of it."""
+    rules = shipped_policy().rules
+    assert _FINDING.findall(reference("findings.md")) == [(kind, rules[kind].action) for kind in KINDS]
+
+
+def test_what_is_found_is_a_kind_that_policies_know() -> None:
+    """Whatever finds it: dbt, the rating in Python, the project graph."""
     sql = (REPOSITORY / "dbt_project/models/intermediate/int_findings.sql").read_text(encoding="utf-8")
-    listed = dict(_FINDING.findall(reference("findings.md")))
-    decided = {kind: {"true": "yes", "false": "no"}[blocks] for kind, blocks in _FINDING_IN_SQL.findall(sql)}
-    assert decided
-    assert decided.items() <= listed.items()
+    found = set(_FINDING_IN_SQL.findall(sql))
+    assert len(found) >= 7
     for finding in (RatingFinding, GraphWarning):
-        assert set(get_args(get_type_hints(finding)["kind"])) <= listed.keys()
+        found |= set(get_args(get_type_hints(finding)["kind"]))
+    assert found <= set(KINDS)
+
+
+def test_the_policy_of_the_reference_is_accepted() -> None:
+    """It can be copied."""
+    policy = parse_policy(block(reference("findings.md"), "yaml"), "findings.md")
+    assert policy.action("anomaly", 5) == "warn"
 
 
 def test_relation_types_are_listed() -> None:

@@ -1,4 +1,4 @@
--- What stands between the run and its finalization, or is worth knowing: one row per kind and subject.
+-- What a person should look at: one row per kind and subject. What blocks finalization is the business of a policy.
 with run as (
     select * from {{ ref('stg_runs') }}
 ),
@@ -215,12 +215,12 @@ holes as (
 )
 
 select
-    run.run_id, found.kind, found.blocking,
+    run.run_id, found.kind,
     found.cloud, found.platform, found.resource_type, found.subject, found.detail
 from run
 cross join (
     select
-        'open_left' as kind, true as blocking, lifetimes.cloud, lifetimes.platform, lifetimes.resource_type,
+        'open_left' as kind, lifetimes.cloud, lifetimes.platform, lifetimes.resource_type,
         lifetimes.resource_id as subject,
         'its first event is an update at ' || opened_at || ': when it began is not known' as detail
     from lifetimes
@@ -228,33 +228,33 @@ cross join (
     {{ of_metered_resources('lifetimes') }}
     where open_left and (closed_at is null or opened_at < closed_at)
     union all
-    select 'anomaly', true, cloud, platform, resource_type, event_id,
+    select 'anomaly', cloud, platform, resource_type, event_id,
         anomaly || ': ' || event_type || ' of ' || resource_id || ' at ' || timestamp
     from anomalies
     union all
-    select 'unpriced', true, '', platform, resource_type, metric,
+    select 'unpriced', '', platform, resource_type, metric,
         'no price and not listed as unpriced in the price version'
     from unpriced
     union all
-    select 'missing_gauge', true, cloud, platform, resource_type, resource_id,
+    select 'missing_gauge', cloud, platform, resource_type, resource_id,
         'the price asks for ' || metrics || ', which its size lacks'
     from missing_gauges
     union all
-    select 'unlisted_' || kind, false, '', platform, resource_type, coalesce(value, ''),
+    select 'unlisted_' || kind, '', platform, resource_type, coalesce(value, ''),
         'not in the table of ' || kind || ' modifiers: full price'
     from unlisted
     union all
-    select 'counter_source_failed', true, clouds.cloud, counter_sources.platform, counter_sources.resource_type,
+    select 'counter_source_failed', clouds.cloud, counter_sources.platform, counter_sources.resource_type,
         counter_sources.source, counter_sources.metric || ' was not fetched: ' || counter_sources.failure
     from counter_sources
     cross join unnest(counter_sources.clouds) as clouds (cloud)
     where counter_sources.failure is not null
     union all
-    select 'counter_hole', true, cloud, platform, resource_type, source,
+    select 'counter_hole', cloud, platform, resource_type, source,
         'no sample for longer than ' || max_gap || ' of ' || resources || ' resource(s), such as ' || example
     from holes
     union all
-    select 'counter_unplaced', true, cloud, platform, resource_type, resource_id || ' ' || metric,
+    select 'counter_unplaced', cloud, platform, resource_type, resource_id || ' ' || metric,
         trim_scale(quantity) || ' from ' || first_at || ' to ' || last_at || ': no life of the resource takes it'
     from unplaced
 ) as found

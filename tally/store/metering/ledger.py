@@ -23,12 +23,6 @@ _RATED = """
         pricing_version
     from metering.int_rated_records where run_id = %s"""
 
-_FINDINGS = """
-    insert into ledger.findings (run_id, kind, blocking, cloud, platform, resource_type, subject, detail)
-    select run_id, kind, blocking, cloud, platform, resource_type, subject, min(detail)
-    from metering.int_findings where run_id = %s
-    group by run_id, kind, blocking, cloud, platform, resource_type, subject"""
-
 # By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of
 # resources: one text of all records would outgrow what a value can hold. A row's text quotes its parts, so that no
 # name can pass for two.
@@ -75,11 +69,6 @@ def write_rated(connection: Connection, run_id: UUID) -> int:
     count = connection.execute(_RATED, [run_id]).rowcount
     connection.execute("analyze ledger.rated_records")
     return count
-
-
-def write_findings(connection: Connection, run_id: UUID) -> int:
-    """Write the findings of the running run; returns how many."""
-    return connection.execute(_FINDINGS, [run_id]).rowcount
 
 
 def fingerprint(connection: Connection, run_id: UUID) -> str:

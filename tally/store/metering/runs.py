@@ -1,4 +1,4 @@
-"""Rows of ledger.runs, ledger.checks, ledger.findings and ledger.waivers."""
+"""Rows of ledger.runs and ledger.checks; findings and waivers have modules of their own."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from tally.domain.run import Check, Finding, Run, RunKind, RunStatus
+from tally.domain.run import Check, Run, RunKind, RunStatus
 from tally.store.database import Connection
 
 METERING_LOCK = 0x7A11_0002  # one run, load or finalization at a time: they share the timelines
@@ -130,9 +130,9 @@ def mark_finalized(connection: Connection, run_id: UUID, now: datetime) -> None:
     )
 
 
-def delete_records(connection: Connection, run_id: UUID) -> None:
-    """Take away everything a run wrote; triggers refuse it once the run is finalized."""
-    for table in _RECORDS:
+def delete_records(connection: Connection, run_id: UUID, *, keep_findings: bool = False) -> None:
+    """Take away everything a run wrote, but for its findings if asked; triggers refuse it once it is finalized."""
+    for table in [table for table in _RECORDS if not (keep_findings and table == "findings")]:
         connection.execute(f"delete from ledger.{table} where run_id = %s".encode(), [run_id])
 
 
@@ -162,44 +162,6 @@ def select_checks(connection: Connection, run_id: UUID) -> list[Check]:
     query = "select name, passed, violations, detail from ledger.checks where run_id = %s order by name"
     with connection.cursor(row_factory=class_row(Check)) as cursor:
         return cursor.execute(query, [run_id]).fetchall()
-
-
-def select_findings(connection: Connection, run_id: UUID, limit: int = 1000) -> list[Finding]:
-    """The findings of a run, blocking ones first."""
-    query = """
-        select kind, blocking, cloud, platform, resource_type, subject, detail
-        from ledger.findings where run_id = %s
-        order by blocking desc, kind, cloud, platform, resource_type, subject limit %s"""
-    with connection.cursor(row_factory=class_row(Finding)) as cursor:
-        return cursor.execute(query, [run_id, limit]).fetchall()
-
-
-def blocking_kinds(connection: Connection, run_id: UUID) -> list[str]:
-    """The kinds of blocking findings of a run, waived or not."""
-    rows = connection.execute(
-        "select distinct kind from ledger.findings where run_id = %s and blocking order by kind", [run_id]
-    ).fetchall()
-    return [row[0] for row in rows]
-
-
-def unwaived_findings(connection: Connection, run_id: UUID, period: str) -> list[tuple[str, int, str]]:
-    """Blocking findings without a waiver: (kind, count, one of them)."""
-    return connection.execute(
-        """select f.kind, count(*), min(concat_ws(' ', nullif(f.cloud, ''), f.platform, f.resource_type, f.subject))
-           from ledger.findings as f
-           where f.run_id = %s and f.blocking
-               and not exists (select from ledger.waivers as w where w.period = %s and w.kind = f.kind)
-           group by f.kind order by f.kind""",
-        [run_id, period],
-    ).fetchall()
-
-
-def insert_waiver(connection: Connection, period: str, kind: str, reason: str, actor: str) -> None:
-    """Record who lets which kind of finding pass for a period, and why; the first record stays."""
-    connection.execute(
-        "insert into ledger.waivers (period, kind, reason, actor) values (%s, %s, %s, %s) on conflict do nothing",
-        [period, kind, reason, actor],
-    )
 
 
 def resources_of_period(connection: Connection, run: Run) -> list[tuple[str, int]]:
