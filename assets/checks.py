@@ -16,7 +16,8 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.partitions import running
+from assets.partitions import MONTHS, partitioned_checks, running
+from assets.steps import METERING_POOL, making
 from resources.databases import Metering
 from resources.expectations import Expectations, Verdict
 from resources.installation import Installation
@@ -48,20 +49,12 @@ def invariant_checks() -> list[AssetChecksDefinition]:
 
 
 def _gate(asset: str, invariants: Sequence[Invariant]) -> AssetChecksDefinition:
-    @multi_asset_check(
-        name=f"check_{asset}",
-        specs=[
-            AssetCheckSpec(
-                i.name, asset=asset, blocking=True, description=i.truth, additional_deps=_ALSO_READ.get(i.name)
-            )
-            for i in invariants
-        ],
-    )
+    @multi_asset_check(name=f"check_{asset}", specs=[_spec(asset, i) for i in invariants], pool=METERING_POOL)
     def check(
         context: AssetCheckExecutionContext, metering: Metering, installation: Installation, expectations: Expectations
     ) -> Iterator[AssetCheckResult]:
         run = running(context, metering, installation)
-        with runs.making(metering.connection, run):
+        with making(context, metering, run):
             verdicts = expectations.validate_queries({i.name: i.query(run) for i in invariants})
         checks = [_check(verdict) for verdict in verdicts]
         runs.record_checks(metering.connection, run, checks)
@@ -75,6 +68,18 @@ def _gate(asset: str, invariants: Sequence[Invariant]) -> AssetChecksDefinition:
             )
 
     return check
+
+
+def _spec(asset: str, i: Invariant) -> AssetCheckSpec:
+    with partitioned_checks():
+        return AssetCheckSpec(
+            i.name,
+            asset=asset,
+            blocking=True,
+            description=i.truth,
+            additional_deps=_ALSO_READ.get(i.name),
+            partitions_def=MONTHS,
+        )
 
 
 def _check(verdict: Verdict) -> Check:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dagster import AssetExecutionContext, AssetSpec, MaterializeResult, asset, multi_asset
 
 from assets.partitions import MONTHS, requested
+from assets.steps import METERING_POOL, retried
 from resources.clock import Clock
 from resources.counters import SampledCounters
 from resources.databases import Metering
 from resources.installation import Installation
 from tally.domain.instants import format_instant
+from tally.domain.run import Run
 from tally.services import runs
 from tally.services.pricing import version_for
 from tally.store.metering.counters import summary_of_run
@@ -40,6 +42,7 @@ from tally.store.metering.load import count_loaded
     ],
     partitions_def=MONTHS,
     group_name="load",
+    pool=METERING_POOL,
 )
 def load(
     context: AssetExecutionContext,
@@ -51,10 +54,11 @@ def load(
     """Copy what has arrived, fetch what was sampled, and begin a run of the month."""
     period = installation.period(context.partition_key)
     counters = sampled_counters.counters(context.log.info)
-    with metering.reporting() as reporting:
+    with retried(context), metering.reporting() as reporting:
         run = runs.start(
             reporting, metering.connection, period, clock.now, counters, requested(context.run.tags)
         )
+    context.instance.add_run_tags(context.run.run_id, _tags(run))
     counts = count_loaded(metering.connection, run.load_id)
     yield MaterializeResult(
         asset_key="raw_events",
@@ -82,16 +86,25 @@ def load(
     )
 
 
+def _tags(run: Run) -> dict[str, str]:
+    """What a person filters runs by, whoever launched them."""
+    regular = "month_to_date" if run.preliminary else "close"
+    kind = "correction" if run.kind == "correction" else regular
+    return {"tally/period": run.period, "tally/kind": kind, "tally/run": str(run.id)}
+
+
 @asset(
     partitions_def=MONTHS,
     group_name="load",
     kinds={"yaml"},
+    pool=METERING_POOL,
     description="ledger.prices: the price version that holds for the month. A version is a file in pricing/models, "
     "never edited once it is loaded.",
 )
 def prices(context: AssetExecutionContext, metering: Metering, installation: Installation) -> MaterializeResult[None]:
     """Name the price version of the month."""
-    version = version_for(metering.connection, installation.period(context.partition_key))
+    with retried(context):
+        version = version_for(metering.connection, installation.period(context.partition_key))
     return MaterializeResult(
         metadata={
             "pricing_version": version.version,

@@ -1,20 +1,22 @@
-"""What a run writes: usage and rated records, bills, and in the end its own completion; then finalization."""
+"""What a run writes: usage and rated records, bills, and in the end its own completion; and what finalization makes."""
 
-from dagster import AssetExecutionContext, AssetKey, MaterializeResult, asset
+from dagster import AssetExecutionContext, AssetKey, AssetSpec, MaterializeResult, asset
 
 from assets.completeness import completeness_metadata
+from assets.freshness import monthly_close
 from assets.partitions import MONTHS, running
+from assets.steps import METERING_POOL, making
 from resources.clock import Clock
 from resources.databases import Metering
 from resources.installation import Installation
-from tally.domain.instants import format_instant
-from tally.services import completeness, finalize, runs
+from tally.services import completeness, runs
 from tally.services.bills import make_bills
 
 
 @asset(
     deps=[AssetKey("usage"), AssetKey("findings")],
     partitions_def=MONTHS,
+    pool=METERING_POOL,
     group_name="ledger",
     kinds={"postgres"},
     description="ledger.usage_records: the usage of the run, written only after every check of usage has passed, and "
@@ -25,7 +27,7 @@ def usage_records(
 ) -> MaterializeResult[None]:
     """Write the usage of the run into the ledger."""
     run = running(context, metering, installation)
-    with runs.making(metering.connection, run):
+    with making(context, metering, run):
         count = runs.write_usage(metering.connection, run)
     return MaterializeResult(metadata={"run_id": str(run.id), "dagster/row_count": count})
 
@@ -33,6 +35,7 @@ def usage_records(
 @asset(
     deps=[AssetKey("rating"), usage_records],
     partitions_def=MONTHS,
+    pool=METERING_POOL,
     group_name="ledger",
     kinds={"postgres"},
     description="ledger.rated_records: the costs of the run, one row per priced dimension of each usage record, "
@@ -43,7 +46,7 @@ def rated_records(
 ) -> MaterializeResult[None]:
     """Write the costs of the run into the ledger."""
     run = running(context, metering, installation)
-    with runs.making(metering.connection, run):
+    with making(context, metering, run):
         count = runs.write_rated(metering.connection, run)
     return MaterializeResult(
         metadata={
@@ -58,6 +61,7 @@ def rated_records(
 @asset(
     deps=[rated_records],
     partitions_def=MONTHS,
+    pool=METERING_POOL,
     group_name="bills",
     kinds={"json"},
     description="ledger.bills: one JSON document per project that pays. A project that another one pays for is inside "
@@ -66,7 +70,7 @@ def rated_records(
 def bills(context: AssetExecutionContext, metering: Metering, installation: Installation) -> MaterializeResult[None]:
     """Make the bills of the run."""
     run = running(context, metering, installation)
-    with runs.making(metering.connection, run):
+    with making(context, metering, run):
         made = make_bills(metering.connection, run)
     return MaterializeResult(
         metadata={
@@ -81,8 +85,10 @@ def bills(context: AssetExecutionContext, metering: Metering, installation: Inst
 @asset(
     deps=[bills],
     partitions_def=MONTHS,
+    pool=METERING_POOL,
     group_name="bills",
     kinds={"postgres"},
+    freshness_policy=monthly_close(),
     description="ledger.runs: the run, with every check passed. From here on it is the live one of its month, and the "
     "former one is superseded.",
 )
@@ -91,7 +97,7 @@ def completed_run(
 ) -> MaterializeResult[None]:
     """Make the run the live one of its month."""
     run = running(context, metering, installation)
-    with runs.making(metering.connection, run):
+    with making(context, metering, run):
         with metering.reporting() as reporting:
             completeness.record(reporting, metering.connection, run, installation.policy())
         completed = runs.complete(metering.connection, run, clock.now)
@@ -109,26 +115,14 @@ def completed_run(
     )
 
 
-@asset(
+# Not executable: so nothing that materializes "all" makes a month immutable by the way. The job finalize_month does.
+finalized_period = AssetSpec(
+    "finalized_period",
     deps=[completed_run],
     partitions_def=MONTHS,
     group_name="bills",
     kinds={"postgres"},
-    description="The live run, finalized: the records of the month never change again. Not part of close_month. "
-    "Refused before the end of the grace, and while blocking findings or events that the run does not know are open.",
+    description="The live run, finalized: the records of the month never change again. Made by the job finalize_month "
+    "alone, which is refused before the end of the grace, and while blocking findings or events that the run does not "
+    "know are open. Later materializations of the month are corrections.",
 )
-def finalized_period(
-    context: AssetExecutionContext, metering: Metering, installation: Installation, clock: Clock
-) -> MaterializeResult[None]:
-    """Finalize the live run of the month."""
-    period = installation.period(context.partition_key)
-    with metering.reporting() as reporting:
-        run = finalize.finalize(reporting, metering.connection, period, installation.grace, clock.now)
-    return MaterializeResult(
-        metadata={
-            "run_id": str(run.id),
-            "outputs_hash": str(run.outputs_hash),
-            "finalized_at": format_instant(run.finalized_at or clock.now()),
-            "actor": context.run.tags.get("tally/actor", ""),
-        }
-    )

@@ -12,10 +12,10 @@ from dagster import AssetExecutionContext, AssetKey, AssetsDefinition, Materiali
 from dagster_dbt import DagsterDbtTranslator, DagsterDbtTranslatorSettings, dbt_assets
 
 from assets.partitions import MONTHS, running
+from assets.steps import METERING_POOL, making, retried
 from resources.databases import Metering
 from resources.dbt import Dbt, ModelResult
 from resources.installation import Installation
-from tally.services import runs
 
 
 class Translator(DagsterDbtTranslator):
@@ -53,6 +53,7 @@ def model_assets(manifest: Path) -> list[AssetsDefinition]:
         exclude="int_rated_records",
         name="derive_usage",
         dagster_dbt_translator=_TRANSLATOR,
+        pool=METERING_POOL,
     )
     def derive_usage(
         context: AssetExecutionContext, metering: Metering, dbt: Dbt, installation: Installation
@@ -64,6 +65,7 @@ def model_assets(manifest: Path) -> list[AssetsDefinition]:
         select="int_rated_records",
         name="rate_usage",
         dagster_dbt_translator=_TRANSLATOR,
+        pool=METERING_POOL,
     )
     def rate_usage(
         context: AssetExecutionContext, metering: Metering, dbt: Dbt, installation: Installation
@@ -75,13 +77,16 @@ def model_assets(manifest: Path) -> list[AssetsDefinition]:
         select="marts",
         name="build_marts",
         dagster_dbt_translator=_TRANSLATOR,
+        pool=METERING_POOL,
     )
     def build_marts(
         context: AssetExecutionContext,
         metering: Metering,  # noqa: ARG001  # its lock keeps two runs from building the marts at once
         dbt: Dbt,
     ) -> Iterator[MaterializeResult[None]]:
-        yield from _results(models, dbt.run(_selected(context, models), {}, command="build"))
+        with retried(context):
+            built = dbt.run(_selected(context, models), {}, command="build")
+        yield from _results(models, built)
 
     return [derive_usage, rate_usage, build_marts]
 
@@ -94,7 +99,7 @@ def _build_for_run(
     models: dict[AssetKey, str],
 ) -> Iterator[MaterializeResult[None]]:
     run = running(context, metering, installation)
-    with runs.making(metering.connection, run):
+    with making(context, metering, run):
         built = dbt.run(_selected(context, models), {"run_id": str(run.id), "scope": run.scope})
     yield from _results(models, built)
 

@@ -3,9 +3,12 @@
 A key such as 2026-03 names the month, whatever the zone of the installation: services turn it into instants.
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from dagster import AssetCheckExecutionContext, AssetExecutionContext, MonthlyPartitionsDefinition
+from dagster_shared.utils.warnings import PreviewWarning
 
 from resources.databases import Metering
 from resources.installation import Installation
@@ -15,6 +18,14 @@ from tally.services.correct import CorrectionRequest
 
 # The running month is included: a run of it is preliminary.
 MONTHS = MonthlyPartitionsDefinition(start_date="2020-01", fmt="%Y-%m", end_offset=1)
+
+
+@contextmanager
+def partitioned_checks() -> Iterator[None]:
+    """Define checks by month: Dagster calls it a preview, which nobody who starts Tally has to read each time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PreviewWarning)
+        yield
 
 
 def requested(tags: Mapping[str, str]) -> CorrectionRequest:

@@ -1,8 +1,9 @@
 """The databases of the installation, and the one connection that a metering run holds from its start to its end."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
+import psycopg
 from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
 from pydantic import PrivateAttr
 
@@ -38,27 +39,35 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
     """A connection to the metering database that holds the metering lock for the whole Dagster run.
 
     Dagster opens a resource once per process: with the in-process executor, once per run. If the process is killed,
-    the connection and with it the lock are gone.
+    the connection and with it the lock are gone. If the connection is lost, the next use opens another and waits for
+    the lock again; a run that began meanwhile has then abandoned this one.
     """
 
     databases: ResourceDependency[Databases]
     _connection: Connection | None = PrivateAttr(default=None)
+    _held: ExitStack | None = PrivateAttr(default=None)
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator["Metering"]:
         """Hold the lock while the run lasts, whether it succeeds or fails."""
-        with connected(self.databases.metering()) as connection:
-            if context.log:
-                context.log.info("waiting for the right to meter: one run at a time")
-            with metering_lock(connection):
-                self._connection = connection
-                yield self
+        if context.log:
+            context.log.info("waiting for the right to meter: one run at a time")
+        self._held = ExitStack()
+        try:
+            self._open(self._held)
+            yield self
+        finally:
+            self._let_go()
+            self._held = None
 
     @property
     def connection(self) -> Connection:
         """The connection that holds the lock."""
-        if self._connection is None:
+        if self._held is None or self._connection is None:
             raise RuntimeError("the metering connection exists only while a run executes")
+        if self._connection.closed:
+            self._let_go()
+            self._open(self._held)
         return self._connection
 
     @contextmanager
@@ -66,3 +75,14 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
         """A connection to the reporting database for a block."""
         with connected(self.databases.reporting()) as connection:
             yield connection
+
+    def _open(self, held: ExitStack) -> None:
+        connection = held.enter_context(connected(self.databases.metering()))
+        held.enter_context(metering_lock(connection))
+        self._connection = connection
+
+    def _let_go(self) -> None:
+        # A lost connection has let go of its lock already, and says so by an error.
+        with suppress(psycopg.OperationalError):
+            if self._held is not None:
+                self._held.close()

@@ -1,4 +1,7 @@
-"""What the installation decides about periods: their zone and their grace. Default: tally.settings."""
+"""What the installation decides about periods: their zone and their grace, and what watches over them.
+
+Default: tally.settings.
+"""
 
 from datetime import timedelta
 
@@ -15,10 +18,21 @@ class Installation(ConfigurableResource):  # type: ignore[type-arg]
 
     zone: str = ""
     grace_hours: int | None = None
+    corrections: str = ""
+
+    @property
+    def period_zone(self) -> str:
+        """The zone of the billing periods."""
+        return self.zone or Settings.from_environment().zone
+
+    @property
+    def launches_corrections(self) -> bool:
+        """Whether what is late is corrected at once, or only proposed."""
+        return (self.corrections or Settings.from_environment().corrections) == "launch"
 
     def period(self, partition_key: str) -> BillingPeriod:
         """The billing period of a partition such as 2026-03."""
-        return BillingPeriod.parse(partition_key, self.zone or Settings.from_environment().zone)
+        return BillingPeriod.parse(partition_key, self.period_zone)
 
     def policy(self) -> Policy:
         """Which findings block finalization."""

@@ -8,14 +8,18 @@ from dagster import Definitions, definitions, in_process_executor
 from assets import events, ledger
 from assets.checks import invariant_checks
 from assets.models import model_assets
+from assets.watch import watching_checks
 from resources.clock import Clock
 from resources.counters import SampledCounters
 from resources.databases import Databases, Metering
 from resources.dbt import Dbt, manifest_path
 from resources.expectations import Expectations
 from resources.installation import Installation
-from tally_dagster.jobs import close_month, finalize_month
+from resources.platforms import Platforms
+from tally_dagster.jobs import close_month, finalize_month, reconcile
 from tally_dagster.progress import progress
+from tally_dagster.schedules import month_to_date
+from tally_dagster.sensors import SENSORS
 
 
 def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> Definitions:
@@ -29,6 +33,7 @@ def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> De
         "installation": Installation(),
         "clock": Clock(),
         "sampled_counters": SampledCounters(),
+        "platforms": Platforms(),
     }
     return Definitions(
         assets=[
@@ -41,8 +46,10 @@ def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> De
             ledger.completed_run,
             ledger.finalized_period,
         ],
-        asset_checks=invariant_checks(),
-        jobs=[close_month, finalize_month],
+        asset_checks=[*invariant_checks(), *watching_checks()],
+        jobs=[close_month, finalize_month, reconcile],
+        schedules=[month_to_date()],
+        sensors=SENSORS,
         resources=resources | dict(resource_overrides or {}),
         loggers={"progress": progress},
         # One process per run, also for what is materialized by hand: the metering lock belongs to a connection.

@@ -1,20 +1,32 @@
 """The jobs: what is materialized together, in this order, holding the metering lock from start to end."""
 
-from dagster import AssetSelection, define_asset_job, in_process_executor
+from dagster import AssetCheckKey, AssetKey, AssetSelection, define_asset_job, in_process_executor, job
 
-_FINALIZED = AssetSelection.assets("finalized_period")
+from assets.partitions import MONTHS
+from assets.watch import NO_SILENCE, NOTHING_LATE
+from tally_dagster.finalization import finalized_period
+from tally_dagster.reconciliation import sync_cloud
+
+_WATCHING = AssetSelection.checks(
+    AssetCheckKey(AssetKey("raw_events"), NO_SILENCE), AssetCheckKey(AssetKey("finalized_period"), NOTHING_LATE)
+)
 
 close_month = define_asset_job(
     "close_month",
-    selection=AssetSelection.all() - _FINALIZED,
+    selection=AssetSelection.all() - _WATCHING,
     executor_def=in_process_executor,
     description="Meter, rate and bill a month. It replaces the former run of the month; until the month is over the "
-    "run is preliminary.",
+    "run is preliminary. Of a finalized month it is a correction.",
 )
 
-finalize_month = define_asset_job(
-    "finalize_month",
-    selection=_FINALIZED,
-    executor_def=in_process_executor,
-    description="Make the live run of a month immutable, after its grace, unless anything speaks against it.",
-)
+
+@job(partitions_def=MONTHS, executor_def=in_process_executor, tags={"tally/kind": "finalize"})
+def finalize_month() -> None:
+    """Make the live run of a month immutable, after its grace, unless anything speaks against it."""
+    finalized_period()
+
+
+@job(executor_def=in_process_executor, tags={"tally/kind": "reconcile"})
+def reconcile() -> None:
+    """Reconcile one cloud with what its platform lists; the sensor reconciliation launches it for each."""
+    sync_cloud()

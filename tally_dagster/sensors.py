@@ -1,0 +1,197 @@
+"""The sensors: thin. Each asks tally.services.due what is due, and launches it once, or says what to do.
+
+Those that only watch, and the reconciliation, run from the start; those that close or finalize months are switched on
+by a person, once, in the web interface: docs/how-to/close-a-month.md.
+"""
+
+from collections.abc import Mapping
+
+import simplejson
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckResult,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from assets.watch import late_result, silence_result
+from resources.clock import Clock
+from resources.databases import Databases
+from resources.installation import Installation
+from resources.platforms import Platforms
+from tally.services import due, reconcile
+from tally.services.due import Late
+from tally.settings import Settings
+from tally.store.database import connected
+from tally_dagster import jobs
+
+_UNDER_WAY = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+
+
+@sensor(
+    job=jobs.close_month,
+    minimum_interval_seconds=300,
+    default_status=DefaultSensorStatus.STOPPED,
+    description="Closes each month once, when its grace is over. A close that fails is launched again by a person.",
+)
+def period_close(
+    databases: Databases, installation: Installation, clock: Clock
+) -> list[RunRequest] | SkipReason:
+    """One run per month, ever: the run key is the month."""
+    with connected(databases.metering()) as metering:
+        months = due.closes_due(metering, installation.period_zone, installation.grace, clock.now())
+    if not months:
+        return SkipReason("every month whose grace is over has been closed")
+    return [
+        RunRequest(run_key=f"close {month}", partition_key=str(month), tags=_tags("period_close", str(month)))
+        for month in months
+    ]
+
+
+@sensor(
+    job=jobs.finalize_month,
+    minimum_interval_seconds=300,
+    default_status=DefaultSensorStatus.STOPPED,
+    description="Finalizes each closed month once nothing speaks against it. Left off, a person finalizes.",
+)
+def period_finalization(
+    databases: Databases, installation: Installation, clock: Clock
+) -> list[RunRequest] | SkipReason:
+    """One finalization per run that was closed: the run key is the run."""
+    with connected(databases.metering()) as metering:
+        found = due.finalizations_due(metering, installation.period_zone, installation.grace, clock.now())
+    ready = [run for run, reasons in found.items() if not reasons]
+    if not ready:
+        waiting = [f"{run.period}: {'; '.join(reasons)}" for run, reasons in found.items()]
+        return SkipReason("\n".join(waiting) or "no closed month waits for its finalization")
+    return [
+        RunRequest(
+            run_key=f"finalize {run.id}", partition_key=run.period, tags=_tags("period_finalization", run.period)
+        )
+        for run in ready
+    ]
+
+
+@sensor(
+    job=jobs.close_month,
+    minimum_interval_seconds=600,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Tells what is late for finalized months, in the check nothing_is_late and here; with "
+    "TALLY_CORRECTIONS=launch it also launches the correction.",
+)
+def late_events(context: SensorEvaluationContext, databases: Databases, installation: Installation) -> SensorResult:
+    """One correction for the same news, and none while a run of the month is under way."""
+    with connected(databases.reporting()) as reporting, connected(databases.metering()) as metering:
+        periods = due.late(reporting, metering)
+    told, cursor = _changed(context, {late.period: late_result(late) for late in periods})
+    late = [late for late in periods if late.found]
+    requests = [_correction(each) for each in late if not _under_way(context, {"dagster/partition": each.period})]
+    launched = requests if installation.launches_corrections else []
+    proposals = "\n".join(str(late_result(each).description) for each in late)
+    return SensorResult(
+        run_requests=launched or None,
+        skip_reason=None if launched else SkipReason(proposals or "nothing is late for any finalized month"),
+        cursor=cursor,
+        asset_events=told,
+    )
+
+
+@sensor(
+    job=jobs.reconcile,
+    minimum_interval_seconds=60,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Reconciles each cloud that has an adapter every TALLY_SYNC_MINUTES, one run a cloud at a time.",
+)
+def reconciliation(
+    context: SensorEvaluationContext, databases: Databases, clock: Clock, platforms: Platforms
+) -> list[RunRequest] | SkipReason:
+    """A sync that fails is tried again after the same time."""
+    every, now = Settings.from_environment().sync_every, clock.now()
+    with connected(databases.reporting()) as reporting:
+        clouds = due.syncs(reconcile.last_syncs(reporting), platforms.factories(), every, now)
+    waiting = [cloud for cloud in clouds if not _under_way(context, {"tally/cloud": cloud})]
+    if not waiting:
+        return SkipReason("no cloud with an adapter is due")
+    slot = int(now.timestamp() // every.total_seconds())
+    return [_sync(cloud, slot) for cloud in waiting]
+
+
+@sensor(
+    asset_selection="raw_events",
+    minimum_interval_seconds=600,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Tells of clouds whose collector has been silent for TALLY_SILENCE_HOURS, in the check "
+    "no_cloud_is_silent and here.",
+)
+def ingest_silence(context: SensorEvaluationContext, databases: Databases, clock: Clock) -> SensorResult:
+    """Launches nothing: a person looks at the collector."""
+    with connected(databases.reporting()) as reporting:
+        silent = due.silent(reporting, Settings.from_environment().silence, clock.now())
+    result = silence_result(silent)
+    told, cursor = _changed(context, {"": result})
+    return SensorResult(
+        skip_reason=SkipReason(result.description or "every cloud that ever sent events still does"),
+        cursor=cursor,
+        asset_events=told,
+    )
+
+
+SENSORS: list[SensorDefinition] = [period_close, period_finalization, late_events, reconciliation, ingest_silence]
+
+
+def _correction(late: Late) -> RunRequest:
+    tags = _tags("late_events", late.period)
+    return RunRequest(run_key=f"correct {late.run.id}: {late.news}", partition_key=late.period, tags=tags)
+
+
+def _sync(cloud: str, slot: int) -> RunRequest:
+    return RunRequest(
+        run_key=f"sync {cloud} {slot}",
+        run_config={"ops": {"sync_cloud": {"config": {"cloud": cloud}}}},
+        tags={"tally/cloud": cloud, "tally/actor": "sensor:reconciliation"},
+    )
+
+
+def _tags(name: str, period: str) -> dict[str, str]:
+    return {"tally/actor": f"sensor:{name}", "tally/period": period}
+
+
+def _under_way(context: SensorEvaluationContext, tags: Mapping[str, str]) -> bool:
+    return bool(context.instance.get_runs(RunsFilter(tags=dict(tags), statuses=_UNDER_WAY), limit=1))
+
+
+def _changed(
+    context: SensorEvaluationContext, results: Mapping[str, AssetCheckResult]
+) -> tuple[list[AssetCheckEvaluation], str]:
+    """Verdicts that are not those of the last tick, by partition, and the cursor that keeps them for the next."""
+    before = simplejson.loads(context.cursor) if context.cursor else {}
+    now = {partition: result.description or "" for partition, result in results.items()}
+    told = [_evaluation(partition, results[partition]) for partition in now if before.get(partition) != now[partition]]
+    return told, simplejson.dumps(now)
+
+
+def _evaluation(partition: str, result: AssetCheckResult) -> AssetCheckEvaluation:
+    assert result.asset_key is not None
+    assert result.check_name is not None
+    return AssetCheckEvaluation(
+        asset_key=result.asset_key,
+        check_name=result.check_name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+        partition=partition or None,
+    )
