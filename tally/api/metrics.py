@@ -38,6 +38,7 @@ REASONS = frozenset(
         "platform_mismatch",
         "too_large",
         "unknown_event_type",
+        "unknown_format",
         "unknown_resource_type",
     }
 )

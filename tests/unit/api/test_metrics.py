@@ -114,13 +114,13 @@ def test_every_reason_of_the_reference_of_events_has_a_label() -> None:
 
 
 def test_every_reason_in_the_code_has_a_label() -> None:
-    """InvalidEvent is raised with a reason that is listed; a format that is no longer known stops a replay only."""
+    """InvalidEvent is raised with a reason that is listed."""
     raised = {
         reason
         for path in (REPOSITORY / "tally").rglob("*.py")
         for reason in _RAISED.findall(path.read_text(encoding="utf-8"))
     }
-    assert raised - {"unknown_format"} <= REASONS
+    assert raised <= REASONS
 
 
 def test_the_metrics_of_the_reference_are_those_of_the_code(metrics: Metrics) -> None:
