@@ -44,6 +44,13 @@ def map_cloud_event(value: Any) -> Event:
     )
 
 
+def claims_of(value: Any) -> tuple[str, str, str, str]:
+    """Return the cloud, event_id, platform and resource_type that something claims which is no event; '' for none."""
+    texts = {name: text for name, text in value.items() if isinstance(text, str)} if isinstance(value, dict) else {}
+    platform, slash, cloud = texts.get("source", "").removeprefix("/").partition("/")
+    return cloud, texts.get("id", ""), platform if slash else "", texts.get("subject", "").partition("/")[0]
+
+
 def _text(value: dict[str, Any], name: str) -> str:
     text = value.get(name)
     if not isinstance(text, str):

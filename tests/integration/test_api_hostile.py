@@ -1,15 +1,22 @@
 """Addresses, bodies and sequences of requests that somebody writes who means harm, or is careless."""
 
+import json
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import requests
 
+from tally.api.auth.authenticator import caller_check
+from tally.domain.principal import Role, Scope
+from tally.services.credentials import create_credential
+from tally.settings import Settings
 from tally.store.database import Connection
-from tests.integration.api_server import Client, exact, live_api
-from tests.integration.sending import CLOUD, CREATE, send, stored, volume
+from tests.integration.api_server import NOW, Client, exact, live_api
+from tests.integration.sending import CLOUD, CREATE, dead_letters, send, stored, volume
 
 EVENTS = "/api/v1/events"
 
@@ -19,6 +26,16 @@ def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
     """A server without authentication."""
     with live_api(reporting_url, metering_url) as client:
         yield client
+
+
+@pytest.fixture
+def collector(reporting: Connection, reporting_url: str, metering_url: str) -> Iterator[Client]:
+    """The collector of one cloud, of a server that asks who calls."""
+    scope, end = Scope("openstack", CLOUD), NOW + timedelta(days=1)
+    token = create_credential(reporting, "collector", Role.INGEST, scope, end, "test", NOW).token
+    check = caller_check(Settings(home=Path("/nowhere")), lambda: NOW)
+    with live_api(reporting_url, metering_url, authenticator=check) as api:
+        yield Client(api.url, {"Authorization": f"Bearer {token}"})
 
 
 def plain(api: Client, method: str, path: str, **options: Any) -> requests.Response:
@@ -74,7 +91,48 @@ def test_a_number_without_end_is_out_of_range(api: Client, reporting: Connection
     """And told as such, not as a limit of Python; its neighbours stay."""
     good = volume("good", "01T00:00:00", CREATE, 10)
     bad = '{"event_id": "bad", "payload": {"x": ' + number + "}}"
-    body = f"[{bad}, {requests.models.complexjson.dumps(good)}]".encode()
+    body = f"[{bad}, {json.dumps(good)}]".encode()
     results = api.request("POST", EVENTS, data=body).json()["results"]
     assert [result.get("reason", result["status"]) for result in results] == ["number_out_of_range", "accepted"]
     assert stored(reporting) == ["good"]
+
+
+CLOUD_EVENT = {
+    "specversion": "1.0",
+    "id": "e-1",
+    "source": f"/openstack/{CLOUD}",
+    "subject": "volume/v-1",
+    "type": CREATE,
+    "time": "2026-03-01T00:00:00Z",
+    "projectid": "p-1",
+}
+
+
+@pytest.mark.parametrize("fault", [{}, {"specversion": "0.3"}, {"subject": "v-1"}, {"data": []}, {"time": None}])
+def test_a_cloud_event_of_another_cloud_is_forbidden_also_if_it_is_none(
+    collector: Client, reporting: Connection, fault: dict[str, Any]
+) -> None:
+    """Nothing of it is kept, as of an event in the form of Tally."""
+    sent = CLOUD_EVENT | fault | {"source": "/openstack/os-other"}
+    headers = {"Content-Type": "application/cloudevents+json"}
+    answer = collector.request("POST", EVENTS, json_body=sent, headers=headers)
+    assert (answer.status_code, answer.json()["event_id"]) == (403, "e-1")
+    assert (stored(reporting), dead_letters(reporting)) == ([], [])
+
+
+def test_a_cloud_event_that_is_none_is_kept_under_its_names(collector: Client, reporting: Connection) -> None:
+    """So that its sender knows which one it was, and whoever mends it finds it."""
+    sent = [CLOUD_EVENT | {"time": "yesterday"}, CLOUD_EVENT, {"source": 5, "id": "e-2"}, "text"]
+    headers = {"Content-Type": "application/cloudevents-batch+json"}
+    results = collector.request("POST", EVENTS, json_body=sent, headers=headers).json()["results"]
+    assert [(result["event_id"], result["status"]) for result in results] == [
+        ("e-1", "rejected"),
+        ("e-1", "accepted"),
+        ("e-2", "rejected"),
+        ("", "rejected"),
+    ]
+    assert dead_letters(reporting) == [
+        (CLOUD, "", "invalid_event"),
+        (CLOUD, "e-1", "invalid_timestamp"),
+        (CLOUD, "e-2", "invalid_event"),
+    ]

@@ -11,7 +11,7 @@ from tally.api.answers import JsonAnswer
 from tally.api.dependencies import Caller, InProcess, RawBody, media_type_of
 from tally.api.problems import Problem
 from tally.api.state import State
-from tally.domain.cloud_event import map_cloud_event
+from tally.domain.cloud_event import claims_of, map_cloud_event
 from tally.domain.errors import InvalidEvent, InvalidInput, Unavailable
 from tally.domain.event import Batch, Element, Event, split_batch
 from tally.domain.principal import Principal
@@ -60,7 +60,7 @@ def _mapped(element: Element) -> Event | InvalidInputEvent:
             raise value
         return map_cloud_event(value)
     except InvalidEvent as error:
-        return InvalidInputEvent(element.raw, error.reason, error.detail, format="cloudevents")
+        return InvalidInputEvent(element.raw, error.reason, error.detail, *claims_of(value), format="cloudevents")
 
 
 def _check_mode(media_type: str, batch: Batch) -> None:
