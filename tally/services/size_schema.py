@@ -27,6 +27,7 @@ from tally.domain.event import canonical_json
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SCHEMA_NODES = 2000  # subschemas, each reference counted as what it stands for
 MAX_SCHEMA_DEPTH = 32
+MAX_PATTERNS = 30  # each may take some megabytes, and a good part of a second to be compiled
 
 # What would be read in a way that surprises, or cannot be judged in bounded time.
 _REFUSED = {
@@ -75,6 +76,7 @@ class _Walk:
         self._resolver = References().with_resource("", resource).resolver_with_root(resource)
         self._nodes: dict[int, int] = {}  # by the identity of a subschema: how many it stands for
         self._open: set[int] = set()
+        self._patterns: set[str] = set()
 
     def run(self) -> None:
         nodes = self._count(self._schema, "size")
@@ -103,11 +105,17 @@ class _Walk:
         if "$id" in schema and schema is not self._schema:
             self._refuse(f"{place}/$id", "only the whole schema may have one")
         if "pattern" in schema:
-            try:
-                _pattern(schema["pattern"])
-            except PatternError as error:
-                told = " ".join(str(error).partition("SchemaError:")[2].split())
-                self._refuse(f"{place}/pattern", f"{told or 'it cannot be read'}; patterns are those of Rust's regex")
+            self._check_pattern(schema["pattern"], f"{place}/pattern")
+
+    def _check_pattern(self, pattern: str, place: str) -> None:
+        self._patterns.add(pattern)
+        if len(self._patterns) > MAX_PATTERNS:
+            self._refuse(place, f"there are more than {MAX_PATTERNS} patterns; write those of fixed texts as enum")
+        try:
+            _pattern(pattern)
+        except PatternError as error:
+            told = " ".join(str(error).partition("SchemaError:")[2].split())
+            self._refuse(place, f"{told or 'it cannot be read'}; patterns are those of Rust's regex")
 
     def _parts(self, schema: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str]]:
         for keyword, value in schema.items():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tally.domain.errors import InvalidInput
-from tally.services.size_schema import MAX_SCHEMA_DEPTH, check_schema, validator_of
+from tally.services.size_schema import MAX_PATTERNS, MAX_SCHEMA_DEPTH, check_schema, validator_of
 
 
 def refusal(schema: dict[str, Any]) -> str:
@@ -32,6 +32,7 @@ def chain(length: int, last: dict[str, Any]) -> dict[str, Any]:
         {"properties": {"a": {"$ref": "#/$defs/gb"}}, "$defs": {"gb": {"minimum": Decimal("0.5")}}},
         {"properties": {"a": {"$ref": "#gb"}}, "$defs": {"x": {"$anchor": "gb", "type": "number"}}},
         {"properties": {"$ref": {"type": "string"}, "pattern": {"const": {"$ref": "elsewhere"}}}},
+        {"properties": {f"p{n}": {"pattern": "^a$"} for n in range(MAX_PATTERNS + 1)}},
         {"properties": {"a": {"pattern": "^\\p{Lu}[a-z]+$"}, "b": {"enum": [{"patternProperties": 1}]}}},
         chain(4, {"type": "object"}),
     ],
@@ -63,6 +64,7 @@ def test_a_schema_is_taken(schema: dict[str, Any]) -> None:
         ({"properties": {"a": {"pattern": "(?=a)"}}}, "size/properties/a/pattern: .*look-around"),
         ({"properties": {"a": {"pattern": r"(a)\1"}}}, "size/properties/a/pattern: .*backreferences"),
         ({"properties": {"a": {"pattern": "(a{1000}){1000}"}}}, "size/properties/a/pattern: .*limit"),
+        ({"properties": {f"p{n}": {"pattern": f"^{n}$"} for n in range(MAX_PATTERNS + 1)}}, "more than 30 patterns"),
         ({"patternProperties": {"^a": {}}}, "size/patternProperties: .*propertyNames"),
         ({"$dynamicRef": "#a"}, "size/$dynamicRef"),
         ({"properties": {"a": {"$id": "https://example.com/a"}}}, "size/properties/a/$id"),
