@@ -9,7 +9,6 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from tally.domain.run import Finding
 from tally.store.database import Connection
 from tally.store.metering import effective
 
@@ -219,18 +218,6 @@ def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]
         {"run_id": run_id, **_columns(billed)},
     ).fetchall()
     return [IssuedBill(*row) for row in rows]
-
-
-def insert_findings(connection: Connection, run_id: UUID, findings: Sequence[Finding]) -> None:
-    """Add findings of a run that come from the project graph."""
-    connection.cursor().executemany(
-        """insert into ledger.findings (run_id, kind, blocking, cloud, platform, resource_type, subject, detail)
-           values (%s, %s, %s, %s, %s, %s, %s, %s) on conflict do nothing""",
-        [
-            (run_id, f.kind, f.blocking, f.cloud, f.platform, f.resource_type, f.subject, f.detail)
-            for f in findings
-        ],
-    )
 
 
 def delete_bills(connection: Connection, run_id: UUID) -> None:
