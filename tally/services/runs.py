@@ -141,11 +141,12 @@ def running(metering: Connection, period: BillingPeriod) -> Run:
 def fail(metering: Connection, run_id: UUID, failure: str, *, keep_findings: bool = False) -> None:
     """End a run and take its records away: nothing of it stays in the ledger but its row and the reason.
 
-    Its findings stay if it failed because of them: somebody has to read them, to mend or to waive them.
+    Its findings stay if it failed because of them: somebody has to read them, to mend or to waive them. A run that is
+    completed cannot fail any more, whatever goes wrong after that.
     """
     with metering.transaction():
-        store.mark_failed(metering, run_id, failure)
-        store.delete_records(metering, run_id, keep_findings=keep_findings)
+        if store.mark_failed(metering, run_id, failure):
+            store.delete_records(metering, run_id, keep_findings=keep_findings)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from tally.domain.period import BillingPeriod
 from tally.services import orchestrator, runs
 from tally.services.installation import Databases
 from tally.settings import Settings
-from tally.store.database import Connection
+from tally.store.database import Connection, connected
+from tests.integration.closing import House
 from tests.integration.sending import CREATE, send, volume
 
 MARCH, APRIL = BillingPeriod.parse("2026-03"), BillingPeriod.parse("2026-04")
@@ -41,6 +42,17 @@ def test_a_run_fails_as_another_begins(reporting: Connection, metering: Connecti
     if next_period != MARCH:
         with pytest.raises(NotFound, match="no run of 2026-03 is being made"):
             runs.running(metering, MARCH)
+
+
+def test_a_run_that_is_completed_cannot_fail(house: House) -> None:
+    """Whatever goes wrong right after its completion takes none of its records away."""
+    records = house.query("select count(*) from ledger.usage_records")
+    with connected(house.metering_url) as metering:
+        [run] = runs.runs(metering, MARCH)
+        with pytest.raises(ConnectionError), runs.making(metering, run):
+            raise ConnectionError("the answer to the commit was lost")
+        assert run_rows(metering) == [("2026-03", "completed")]
+    assert house.query("select count(*) from ledger.usage_records") == records
 
 
 def test_a_job_that_is_killed_is_told_by_its_signal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,12 +100,13 @@ def release_metering_lock(connection: Connection) -> None:
     connection.execute("select pg_advisory_unlock(%s)", [METERING_LOCK])
 
 
-def mark_failed(connection: Connection, run_id: UUID, failure: str) -> None:
-    """End a run that cannot be completed."""
-    connection.execute(
+def mark_failed(connection: Connection, run_id: UUID, failure: str) -> bool:
+    """End a run that cannot be completed; whether it was still being made."""
+    ended = connection.execute(
         "update ledger.runs set status = 'failed', failure = %s where id = %s and status = 'running'",
         [failure, run_id],
     )
+    return ended.rowcount == 1
 
 
 def mark_superseded(connection: Connection, run_id: UUID) -> None:
