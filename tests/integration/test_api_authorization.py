@@ -77,6 +77,9 @@ listRatedRecords      own         401     403   403       200       200       20
 listRatedRecords      foreign     401     403   403       200       200       403
 listPeriods           -           401     403   403       200       200       200
 getLate               -           401     403   403       404       404       403
+getCompleteness       -           401     403   403       200       200       403
+listWaivers           -           401     403   403       200       200       403
+createWaiver          -           401     403   403       400       403       403
 listRuns              -           401     403   403       200       200       403
 syncCloud             own         401     403   200       200       403       403
 syncCloud             foreign     401     403   403       200       403       403
@@ -143,6 +146,9 @@ CALLS = {
     "listRatedRecords": Call("GET", "/api/v1/rated-records", query=IN_MONTH),
     "listPeriods": Call("GET", "/api/v1/periods"),
     "getLate": Call("GET", f"/api/v1/periods/{PERIOD}/late"),  # which is not finalized
+    "getCompleteness": Call("GET", f"/api/v1/periods/{PERIOD}/completeness"),
+    "listWaivers": Call("GET", f"/api/v1/periods/{PERIOD}/waivers"),
+    "createWaiver": Call("POST", f"/api/v1/periods/{PERIOD}/waivers", {"kind": "cycle", "reason": "it never blocks"}),
     "listRuns": Call("GET", "/api/v1/runs"),
     "syncCloud": Call("POST", "/internal/sync/{cloud}"),
     "liveness": Call("GET", "/healthz"),

@@ -80,13 +80,16 @@ def finalized(house: House, policy: Policy | None = None) -> Run:
 def test_a_month_that_is_complete_has_nothing_that_blocks(house: House) -> None:
     """Projects that are not registered are told, and do not stand in the way."""
     assert {(line.kind, line.action) for line in lines(house)} == {("unknown_project", "warn")}
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
-        with pytest.raises(NotFound, match="2026-02 has no completed run"):
-            report(reporting, metering, "2026-02", shipped_policy(), NOW)
+    with (
+        connected(house.reporting_url) as reporting,
+        connected(house.metering_url) as metering,
+        pytest.raises(NotFound, match="2026-02 has no completed run"),
+    ):
+        report(reporting, metering, "2026-02", shipped_policy(), NOW)
 
 
 def test_a_dead_letter_counts_in_the_month_that_it_tells_of(house: House) -> None:
-    """By reason, until it is replayed; one that tells no time, or a later one than that of its arrival, when it came."""
+    """By reason, until it is replayed; one that tells no time, or one after its arrival, counts when it came."""
     reject(
         house,
         letter("a", '{"timestamp": "2026-03-01T00:00:00Z"}'),
@@ -182,7 +185,7 @@ def test_the_policy_alone_decides_what_blocks(house: House) -> None:
     """What is ignored is not listed as a finding; the policy of the moment of finalization counts."""
     with connected(house.metering_url) as metering:
         metering.execute(OPEN_LEFT.encode())
-    with pytest.raises(Refused, match="1 finding.s. of kind open_left, such as os-prod-eu1 openstack instance i-7: d"):
+    with pytest.raises(Refused, match=r"1 finding.s. of kind open_left, such as os-prod-eu1 openstack instance i-7: d"):
         finalized(house)
     rules = dict(shipped_policy().rules) | {"open_left": Rule("ignore")}
     run = finalized(house, replace(shipped_policy(), rules=rules))
@@ -233,10 +236,10 @@ def test_only_what_blocks_is_waived_and_only_with_a_reason(house: House) -> None
     with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
         places = (reporting, metering, PERIOD)
         by = (shipped_policy(), "clerk", NOW)
-        with pytest.raises(InvalidInput, match="needs a reason.*has passed.*'typo' is no kind of finding"):
+        with pytest.raises(InvalidInput, match=r"needs a reason.*has passed.*'typo' is no kind of finding"):
             waive(*places, "typo", " ", *by, until=NOW)
         for kind, cloud in (("unknown_project", ""), ("open_left", ""), ("dead_letter", "elsewhere")):
-            with pytest.raises(InvalidInput, match="no blocking finding of kind .*; it has dead_letter"):
+            with pytest.raises(InvalidInput, match=r"no blocking finding of kind .*; it has dead_letter"):
                 waive(*places, kind, "r", *by, cloud=cloud)
     assert [line.kind for line in lines(house) if line.blocks] == ["dead_letter"]
 

@@ -11,9 +11,11 @@ from tally.api.answers import JsonAnswer, instant, stored
 from tally.api.dependencies import Caller, InProcess, Metering, Reporting, check_project_filter
 from tally.api.paging import Key, Page, Paged
 from tally.api.parameters import NameFilter, Period, PeriodFilter
+from tally.api.routes.completeness import waiver_view
 from tally.domain.errors import InvalidInput
 from tally.domain.principal import Role
 from tally.domain.run import Run, RunStatus
+from tally.services.completeness import waivers_of
 from tally.services.late import late_relations
 from tally.services.ledger_queries import (
     latest,
@@ -129,7 +131,12 @@ def runs(
     """List the runs, the newest first."""
     after = page.after(datetime, UUID)
     rows = list_runs(metering, period, status, after=after, limit=page.fetch)
-    return page.answer(rows, lambda row: (row.started_at, row.id), _run)
+    waivers = waivers_of(metering, rows)
+
+    def view(run: Run) -> dict[str, Any]:
+        return _run(run) | {"waivers": [waiver_view(waiver) for waiver in waivers.get(str(run.id), ())]}
+
+    return page.answer(rows, lambda row: (row.started_at, row.id), view)
 
 
 def _after(page: Page, run: Run, *types: type) -> Key | None:
