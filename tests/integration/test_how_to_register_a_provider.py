@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -87,30 +88,37 @@ def environment(home: Path) -> dict[str, str]:
     """A user who has nothing but the repository, its virtual environment, and a port that is free."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]])
-    return kept | {"HOME": str(home), "PATH": path, "TALLY_API_PORT": str(free_port()), "no_proxy": "127.0.0.1"}
+    settings = {"TALLY_API_PORT": str(free_port()), "TALLY_API_WORKERS": "1"}
+    return kept | settings | {"HOME": str(home), "PATH": path, "no_proxy": "127.0.0.1"}
 
 
-def run(script: str, home: Path) -> tuple[int, str]:
-    """Run a script in bash; returns its exit code, and what it said besides. Nothing of it is left."""
-    process = subprocess.Popen(
-        ["/usr/bin/env", "bash", "-c", script],
-        cwd=REPOSITORY,
-        env=environment(home),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+def run(script: str, home: Path, log: Path) -> int:
+    """Run a script in bash and return its exit code; what it says besides is in ``log``. Nothing of it is left."""
+    with log.open("w", encoding="utf-8") as besides:  # not a pipe: a server that is left over would hold it open
+        process = subprocess.Popen(
+            ["/usr/bin/env", "bash", "-c", script],
+            cwd=REPOSITORY,
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=besides,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
-        said, _ = process.communicate(timeout=3 * PATIENCE_SECONDS)
-        return process.returncode, said
+        return process.wait(5 * PATIENCE_SECONDS)
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):  # the server stops its PostgreSQL, if it is let
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=PATIENCE_SECONDS)
+        stop(process.pid)
+        process.wait()
+
+
+def stop(group: int) -> None:
+    """End a group of processes: the server stops its PostgreSQL, if it is let."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+        for _ in range(PATIENCE_SECONDS):
+            os.killpg(group, 0)
+            time.sleep(1)
+        os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.slow
@@ -118,13 +126,14 @@ def test_a_newcomer_can_follow_it(home: Path, tmp_path: Path) -> None:
     """From nothing to the bill of a platform that Tally did not know; each command succeeds, and says what is shown."""
     blocks = list(steps(PAGE.read_text(encoding="utf-8")))
     assert len(blocks) > 15
-    status, said = run(session(blocks, tmp_path), home)
+    status = run(session(blocks, tmp_path), home, tmp_path / "log")
     reached = (tmp_path / "step").read_text(encoding="utf-8").strip()
     for number, step in enumerate(blocks):
         if str(number) == reached:
             break
         check(step, (tmp_path / f"{number}.out").read_text(encoding="utf-8"))
-    assert (status, reached) == (0, "done"), f"{said}\nat: {blocks[int(reached)].commands}"
+    said = (tmp_path / "log").read_text(encoding="utf-8")
+    assert (status, reached) == (0, "done"), f"{said}\nat step {reached}: exit code {status}"
 
 
 @pytest.mark.parametrize(
