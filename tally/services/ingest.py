@@ -298,7 +298,8 @@ class Ingest:
         found = registry_store.platforms(self._connection, unseen) if unseen else {}
         if len(found) < len(unseen):
             missing = {cloud: platform for cloud, platform in unseen.items() if cloud not in found}
-            registry_store.register_clouds(self._connection, missing)
+            for cloud in registry_store.register_clouds(self._connection, missing):
+                audit.record(self._connection, self._actor, "cloud.register", cloud, {"platform": missing[cloud]})
             found = registry_store.platforms(self._connection, unseen)
         return known | found
 

@@ -6,6 +6,7 @@ from tally.domain.errors import InvalidInput, Refused
 from tally.services.clouds import list_clouds, register_cloud
 from tally.services.registry import define_type
 from tally.store.database import Connection
+from tests.integration.sending import CLOUD, CREATE, DELETE, event, send
 
 
 def test_a_cloud_is_registered_once_and_audited_once(reporting: Connection) -> None:
@@ -17,6 +18,16 @@ def test_a_cloud_is_registered_once_and_audited_once(reporting: Connection) -> N
         "select actor, subject, detail from reporting.audit_log where action = 'cloud.register'"
     ).fetchall()
     assert rows == [("ann", "os-prod-eu1", {"platform": "openstack"})]
+
+
+def test_a_cloud_that_its_first_event_registers_is_audited_too(reporting: Connection) -> None:
+    """Once, for whoever sent it; an event that is refused for its platform registers nothing."""
+    send(reporting, event("1", "01T00:00:00", CREATE), event("2", "02T00:00:00", DELETE))
+    send(reporting, event("3", "03T00:00:00", CREATE), event("4", "03T00:00:00", CREATE, cloud="b", platform="none"))
+    rows = reporting.execute(
+        "select actor, subject, detail from reporting.audit_log where action = 'cloud.register'"
+    ).fetchall()
+    assert rows == [("test", CLOUD, {"platform": "openstack"})]
 
 
 def test_a_platform_begins_with_its_first_resource_type(reporting: Connection) -> None:

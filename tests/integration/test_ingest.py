@@ -410,6 +410,7 @@ def test_every_batch_is_announced_and_audited(reporting: Connection) -> None:
         "select actor, action, detail from reporting.audit_log where actor = 'test' order by id"
     ).fetchall()
     assert audited == [
+        ("test", "cloud.register", {"platform": "openstack"}),
         ("test", "events.ingest", {"accepted": 1, "deduplicated": 1, "rejected": 1}),
         ("test", "events.ingest", {"accepted": 0, "deduplicated": 1, "rejected": 0}),
     ]

@@ -115,11 +115,15 @@ def platforms(connection: Connection, clouds: Iterable[str]) -> dict[str, str]:
     return dict(rows)
 
 
-def register_clouds(connection: Connection, clouds: Mapping[str, str]) -> None:
-    """Register clouds with their platforms, except those that are registered by now; waits for who is doing so."""
-    connection.execute(
+def register_clouds(connection: Connection, clouds: Mapping[str, str]) -> list[str]:
+    """Register clouds with their platforms, except those that are registered by now; waits for who is doing so.
+
+    Returns those that are new.
+    """
+    rows = connection.execute(
         "insert into reporting.clouds (cloud, platform)"
         " select cloud, platform from unnest(%s::text[], %s::text[]) as given (cloud, platform)"
-        ' order by cloud collate "C" on conflict (cloud) do nothing',
+        ' order by cloud collate "C" on conflict (cloud) do nothing returning cloud',
         [list(clouds), list(clouds.values())],
     )
+    return [cloud for (cloud,) in rows]
