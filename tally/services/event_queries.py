@@ -75,6 +75,11 @@ def get_lifecycle(
     Raises:
         NotFound: if it has no events, or none that may be seen.
     """
+    if visible is not None:
+        # Before the history is read: by the time that takes, a foreign resource would be told from one that never was.
+        own = [project_id for cloud, project_id in visible if cloud == resource[0]]
+        if not own or not store.is_seen(reporting, resource, own):
+            raise _unknown(resource)
     registry = current_registry(reporting)
     events = store.history(reporting, resource)
     whole = lifecycle(step_of(event, transition_of(registry, event)) for event in events)

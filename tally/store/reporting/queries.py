@@ -158,6 +158,21 @@ def resources(
     return [ResourceRow(*row) for row in connection.execute(query.encode(), values, prepare=False)]
 
 
+def is_seen(connection: Connection, resource: Resource, projects: Collection[str]) -> bool:
+    """Say whether any event of a resource is of one of these projects of its cloud."""
+    row = connection.execute(
+        """
+        select exists (
+            select from reporting.events
+            where cloud = %s and resource_type = %s and resource_id = %s and project_id = any(%s)
+        )
+        """,
+        [*resource, list(projects)],
+        prepare=False,
+    ).fetchone()
+    return row == (True,)
+
+
 def history(connection: Connection, resource: Resource) -> list[Event]:
     """Return all events of one resource, in no order, with only size, state and usage of their payloads."""
     rows = connection.execute(
