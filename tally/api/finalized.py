@@ -1,13 +1,14 @@
 """The finalized months, as the answers to events name them; remembered for a while, since few requests concern them."""
 
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from threading import Lock
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from tally.domain.closed_periods import FinalizedPeriod
+from tally.domain.event import Event
 from tally.services.late import finalized_periods
 from tally.store.database import Connection
 
@@ -34,9 +35,10 @@ class FinalizedPeriods:
                 self._lock.release()
         return self._periods
 
-    def changed_by(self, moment: datetime) -> list[str]:
-        """Return those that an event of this instant may change: the ones that had not ended by then."""
-        return [period.period for period in self.all() if moment < period.end]
+    def late_for(self, event: Event) -> dict[str, list[str]]:
+        """Return ``late_for`` for the result of an accepted event: the periods that had not ended by its instant."""
+        periods = [period.period for period in self.all() if event.timestamp < period.end]
+        return {"late_for": periods} if periods else {}
 
     def _read(self) -> list[FinalizedPeriod]:
         try:

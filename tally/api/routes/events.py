@@ -92,7 +92,5 @@ def _result(outcome: Outcome, state: State) -> dict[str, Any]:
     if outcome.status == "rejected":
         result |= {"reason": outcome.reason, "detail": outcome.detail}
     elif outcome.status == "accepted" and outcome.event is not None:
-        late_for = state.finalized.changed_by(outcome.event.timestamp)
-        if late_for:
-            result["late_for"] = late_for
+        result |= state.finalized.late_for(outcome.event)
     return result

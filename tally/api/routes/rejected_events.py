@@ -70,9 +70,7 @@ def replay_one(letter_id: LetterId, caller: Caller, state: InProcess, reporting:
     if replayed.result == "rejected":
         result |= {"reason": replayed.reason, "detail": replayed.detail}
     elif replayed.result == "accepted" and replayed.event is not None:
-        late_for = state.finalized.changed_by(replayed.event.timestamp)
-        if late_for:
-            result["late_for"] = late_for
+        result |= state.finalized.late_for(replayed.event)
     return JsonAnswer(result)
 
 
