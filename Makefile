@@ -13,10 +13,10 @@ PYTHON := .venv/bin/python
 DBT := .venv/bin/dbt
 PACKAGES := tally pricing assets resources tally_dagster
 
-.PHONY: help demo up test check bench setup setup-runtime clean
+.PHONY: help demo up test check bench screenshots setup setup-runtime clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup-runtime ## close the example month and show its bills
 	@.venv/bin/tally demo
@@ -35,6 +35,9 @@ check: setup ## lint, types, import contracts, SQL
 
 bench: setup ## benchmarks; make bench ONLY=name for one
 	$(PYTHON) -m tests.bench $(ONLY)
+
+screenshots: setup ## the pictures of docs/how-to/close-a-month.md, from the real web interface in chromium
+	$(PYTHON) -m tests.screenshots
 
 setup: .venv/.development ## the virtual environment from the lock, with what development needs
 

@@ -52,8 +52,8 @@ def late_result(late: Late) -> AssetCheckResult:
 
 
 def silence_result(silent: Sequence[LastHeard]) -> AssetCheckResult:
-    """Whether every cloud that ever sent events still does, and what to do if one does not."""
-    named = "; ".join(f"{heard.cloud} since {format_instant(heard.last_event_at)}" for heard in silent)
+    """Whether the collector of every cloud that has resources still sends, and what to do if one does not."""
+    named = ", ".join(heard.cloud for heard in silent)
     remedy = "look at its collector, then at the rejected events: tally rejected; TALLY_SILENCE_HOURS sets the patience"
     return AssetCheckResult(
         asset_key="raw_events",
@@ -61,7 +61,7 @@ def silence_result(silent: Sequence[LastHeard]) -> AssetCheckResult:
         passed=not silent,
         severity=AssetCheckSeverity.WARN,
         description=f"silent: {named}. {remedy}" if silent else None,
-        metadata={"silent_clouds": len(silent)},
+        metadata={heard.cloud: f"last event {format_instant(heard.last_event_at)}" for heard in silent},
     )
 
 
@@ -92,7 +92,7 @@ def _no_cloud_is_silent() -> AssetChecksDefinition:
     spec = AssetCheckSpec(
         NO_SILENCE,
         asset="raw_events",
-        description="Of every cloud that ever sent events, some are recent.",
+        description="The collector of every cloud that has open resources sends events.",
     )
 
     @multi_asset_check(name="check_silence", specs=[spec])

@@ -130,7 +130,6 @@ def reconciliation(
 
 
 @sensor(
-    asset_selection="raw_events",
     minimum_interval_seconds=600,
     default_status=DefaultSensorStatus.RUNNING,
     description="Tells of clouds whose collector has been silent for TALLY_SILENCE_HOURS, in the check "
@@ -143,7 +142,7 @@ def ingest_silence(context: SensorEvaluationContext, databases: Databases, clock
     result = silence_result(silent)
     told, cursor = _changed(context, {"": result})
     return SensorResult(
-        skip_reason=SkipReason(result.description or "every cloud that ever sent events still does"),
+        skip_reason=SkipReason(result.description or "every cloud that has resources sends events"),
         cursor=cursor,
         asset_events=told,
     )

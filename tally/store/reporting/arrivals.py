@@ -8,7 +8,7 @@ from tally.store.database import Connection
 
 
 class LastHeard(NamedTuple):
-    """The instant of the last event that is known of a cloud."""
+    """The instant of the last event of a cloud, its collector's or a synthetic one."""
 
     cloud: str
     last_event_at: datetime
@@ -30,15 +30,17 @@ def waiting_before(connection: Connection, instants: Sequence[datetime]) -> list
 
 
 def silent_clouds(connection: Connection, since: datetime) -> list[LastHeard]:
-    """Return the clouds of whose collector no event is of ``since`` or later, though they once had events."""
+    """Return the clouds that have open resources, but no event of their collector of ``since`` or later."""
     rows = connection.execute(
         """select c.cloud, heard.last_event_at
            from reporting.clouds as c
            cross join lateral (
-               select max(r.last_event_at) as last_event_at from reporting.current_resources as r
+               select max(r.last_event_at) as last_event_at,
+                   bool_or(r.created_at is not null and r.deleted_at is null) as lives
+               from reporting.current_resources as r
                where r.cloud = c.cloud
            ) as heard
-           where heard.last_event_at is not null and not exists (
+           where heard.lives and not exists (
                select from reporting.events as e
                where e.cloud = c.cloud and e.timestamp >= %s and e.source = 'collector')
            order by c.cloud""",

@@ -1,0 +1,174 @@
+"""The sensors on real databases: what they launch, what they only tell, and what they leave alone."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus, SensorDefinition, build_sensor_context
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.test_utils import create_run_for_test
+
+from resources.clock import Clock
+from resources.databases import Databases
+from resources.installation import Installation
+from resources.platforms import Platforms
+from tally.domain.inventory import AdapterFactory
+from tally.services.clouds import register_cloud
+from tally.store.database import Connection
+from tally_dagster import sensors
+from tests.integration.closing import SMALL, House, instance
+from tests.integration.fake_platform import disk, volumes
+from tests.integration.sending import send
+
+NOW = "2026-05-01T00:00:00Z"
+
+
+class Fakes(Platforms):
+    """One platform with an adapter, which lists one volume."""
+
+    def factories(self) -> dict[str, AdapterFactory]:
+        return {"openstack": lambda _: volumes(disk())}
+
+
+@pytest.fixture
+def dagster() -> Iterator[DagsterInstance]:
+    """Dagster's memory: empty."""
+    with DagsterInstance.ephemeral() as empty:
+        yield empty
+
+
+def tick(
+    sensor: SensorDefinition, dagster: DagsterInstance, databases: Databases, cursor: str | None = None, **more: Any
+) -> SensorExecutionData:
+    """Evaluate a sensor as the daemon does."""
+    resources = {"databases": databases, "clock": Clock(instant=NOW), "installation": Installation(), **more}
+    wanted = {name: resources[name] for name in sensor.required_resource_keys}
+    return sensor.evaluate_tick(build_sensor_context(dagster, cursor, resources=wanted))
+
+
+def months(data: SensorExecutionData) -> Sequence[str | None]:
+    return [request.partition_key for request in data.run_requests or ()]
+
+
+def of(house: House) -> Databases:
+    return Databases(reporting_url=house.reporting_url, metering_url=house.metering_url)
+
+
+class TestClosing:
+    def test_a_month_that_waits_is_closed_by_its_own_key(self, dagster: DagsterInstance, house: House) -> None:
+        """March was closed after its grace by hand; April's grace ends on 4 May."""
+        assert tick(sensors.period_close, dagster, of(house)).skip_message == (
+            "every month whose grace is over has been closed"
+        )
+        data = tick(sensors.period_close, dagster, of(house), clock=Clock(instant="2026-05-04T00:00:00Z"))
+        assert [(request.run_key, request.partition_key) for request in data.run_requests or ()] == [
+            ("close 2026-04", "2026-04")
+        ]
+
+    def test_a_closed_month_is_finalized_once_nothing_speaks_against_it(
+        self, dagster: DagsterInstance, house: House
+    ) -> None:
+        """What speaks against it is told in the tick."""
+        data = tick(sensors.period_finalization, dagster, of(house))
+        (run_id,) = house.query("select 'finalize ' || id from ledger.runs")
+        assert [(request.run_key, request.partition_key) for request in data.run_requests or ()] == [
+            (*run_id, "2026-03")
+        ]
+        longer = Installation(grace_hours=24 * 365)
+        waits = tick(sensors.period_finalization, dagster, of(house), installation=longer)
+        assert waits.skip_message == "no closed month waits for its finalization"
+
+
+class TestLate:
+    def test_what_is_late_is_proposed_once_in_the_check_and_corrected_only_where_that_is_wanted(
+        self, dagster: DagsterInstance, house: House
+    ) -> None:
+        """TALLY_CORRECTIONS=launch requests one run for the same news, and none while one is under way."""
+        assert house.launch("finalize_month").success
+        before = tick(sensors.late_events, dagster, of(house))
+        assert before.skip_message == "nothing is late for any finalized month"
+        assert [event.passed for event in before.asset_events] == [True]  # type: ignore[union-attr]
+
+        house.ingest(instance("late", "03-20T12:00:00", "delete.end", "i-2", project_id="p-2"))
+        house.ingest(instance("april", "04-20T12:00:00", "create.end", "i-3", size=SMALL))
+        proposed = tick(sensors.late_events, dagster, of(house), before.cursor)
+        assert months(proposed) == []
+        assert (proposed.skip_message or "").startswith("2026-03: 1 late event(s); look at it: tally late 2026-03")
+        (told,) = proposed.asset_events
+        assert (told.passed, told.partition, told.description) == (  # type: ignore[union-attr]
+            False,
+            "2026-03",
+            proposed.skip_message,
+        )
+        assert not tick(sensors.late_events, dagster, of(house), proposed.cursor).asset_events
+
+        launching = {"installation": Installation(corrections="launch")}
+        launched = tick(sensors.late_events, dagster, of(house), proposed.cursor, **launching)
+        again = tick(sensors.late_events, dagster, of(house), launched.cursor, **launching)
+        assert months(launched) == months(again) == ["2026-03"]
+        keys = [request.run_key for data in (launched, again) for request in data.run_requests or ()]
+        assert len(set(keys)) == 1  # by which Dagster launches it once
+        create_run_for_test(dagster, status=DagsterRunStatus.STARTED, tags={"dagster/partition": "2026-03"})
+        assert months(tick(sensors.late_events, dagster, of(house), again.cursor, **launching)) == []
+
+
+class TestClouds:
+    @pytest.fixture
+    def databases(self, reporting_url: str, metering_url: str) -> Databases:
+        return Databases(reporting_url=reporting_url, metering_url=metering_url)
+
+    def test_each_cloud_with_an_adapter_is_reconciled_by_one_run_at_a_time(
+        self, dagster: DagsterInstance, reporting: Connection, databases: Databases
+    ) -> None:
+        """Without an adapter nothing is launched; a cloud whose run is under way waits."""
+        for platform, cloud in (("openstack", "os-1"), ("openstack", "os-2"), ("harbor", "registry")):
+            register_cloud(reporting, platform, cloud, "test")
+        none = tick(sensors.reconciliation, dagster, databases, platforms=Platforms())
+        assert none.skip_message == "no cloud with an adapter is due"
+        create_run_for_test(dagster, status=DagsterRunStatus.STARTING, tags={"tally/cloud": "os-1"})
+        data = tick(sensors.reconciliation, dagster, databases, platforms=Fakes())
+        assert [request.tags["tally/cloud"] for request in data.run_requests or ()] == ["os-2"]
+
+    def test_the_run_that_is_launched_reconciles_the_cloud(
+        self, reporting: Connection, databases: Databases, tally_home: None  # noqa: ARG002
+    ) -> None:
+        """The volume that no event told of is there afterwards."""
+        from tally_dagster.definitions import build_definitions
+
+        register_cloud(reporting, "openstack", "os-1", "test")
+        definitions = build_definitions({"databases": databases, "clock": Clock(instant=NOW), "platforms": Fakes()})
+        run_config = {"ops": {"sync_cloud": {"config": {"cloud": "os-1"}}}}
+        assert definitions.resolve_job_def("reconcile").execute_in_process(run_config=run_config).success
+        assert reporting.execute("select resource_id from reporting.current_resources").fetchall() == [("v-1",)]
+
+    def test_a_cloud_whose_events_stopped_is_named(
+        self, dagster: DagsterInstance, reporting: Connection, databases: Databases
+    ) -> None:
+        """A day after its last event. One that was never heard is none, and a synthetic event is no sign of life."""
+        register_cloud(reporting, "openstack", "never", "test")
+        send(reporting, instance("e-1", "04-29T00:00:00", "create.end", size=SMALL))
+        recent = tick(sensors.ingest_silence, dagster, databases, clock=Clock(instant="2026-04-30T00:00:00Z"))
+        assert recent.skip_message == "every cloud that has resources sends events"
+        silent = tick(sensors.ingest_silence, dagster, databases, recent.cursor, clock=Clock(instant=NOW))
+        (told,) = silent.asset_events
+        assert not told.passed  # type: ignore[union-attr]
+        assert (silent.skip_message or "").startswith("silent: os-prod-eu1. look at its")
+        synthetic = instance("e-2", "04-30T12:00:00", "create.end", "i-9", size=SMALL)
+        send(reporting, synthetic | {"event_type": "reconcile.create", "source": "reconciliation"})
+        still = tick(sensors.ingest_silence, dagster, databases, silent.cursor)
+        assert (still.skip_message, still.asset_events) == (silent.skip_message, [])
+
+
+def test_a_month_to_date_is_the_month_of_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its schedule requests the running month."""
+    from dagster import RunRequest, build_schedule_context
+
+    from tally.domain.instants import parse_instant
+    from tally_dagster.schedules import month_to_date
+
+    monkeypatch.setenv("TALLY_ZONE", "Europe/Berlin")
+    schedule = month_to_date()
+    when = parse_instant("2026-04-01T04:00:00Z")
+    (request,) = schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=when)).run_requests or ()
+    assert isinstance(request, RunRequest)
+    assert request.partition_key == "2026-04"
