@@ -85,10 +85,10 @@ def _cursor(query: str, key: Key) -> str:
 
 
 def _read(kind: type, value: Any) -> Any:
+    if type(value) is not (str if kind in _READERS else kind):
+        raise TypeError(kind)
     if kind in _READERS:
         return _READERS[kind](value)
-    if type(value) is not kind:
-        raise TypeError(kind)
     if isinstance(value, int) and not -_STORABLE <= value < _STORABLE:
         raise ValueError("too large")
     if isinstance(value, str) and "\x00" in value.encode().decode():  # encode refuses half a surrogate pair
