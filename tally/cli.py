@@ -15,7 +15,7 @@ from uuid import UUID
 
 import typer
 
-from tally import __version__, tables, terminal
+from tally import __version__, explanations, tables, terminal
 from tally.domain.errors import Refused
 from tally.domain.instants import format_instant, parse_instant
 from tally.domain.period import BillingPeriod
@@ -36,10 +36,12 @@ from tally.services.correct import CorrectionRequest
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
+from tally.services.explain import explain as what_it_stands_on
 from tally.services.ingest import Ingest
 from tally.services.ingest_files import Format, Summary, ingest_stream
 from tally.services.late import finalized_periods
 from tally.services.late_effect import late as what_is_late
+from tally.services.verify import verify as compare
 from tally.services.waivers import read_until
 from tally.settings import Settings
 from tally.store.database import Connection, connected
@@ -288,6 +290,34 @@ def bill(
         addresses = ", ".join(f"{row.cloud}/{row.project_id}" for row in rows)
         raise Refused(f"{project} is the id of several projects", [f"name one of {addresses}"])
     typer.echo(rows[0].document if project else "[" + ",\n".join(row.document.rstrip() for row in rows) + "]")
+
+
+@app.command(epilog="Example:  tally explain 5f0c2d6e-8f0b-0c9d-9a53-1d4e2f7a6b10 --period 2026-03")
+def explain(
+    record: Annotated[UUID, typer.Argument(metavar="ID", help="The id of a rated record.")],
+    period: Annotated[str, typer.Option(help="The month it is of; without it, all months are searched.")] = "",
+) -> None:
+    """Explain a cost from the cent to the events: the formula in numbers, prices, usage, events, run, reversals."""
+    month = str(_month(period)[1]) if period else None
+    with (
+        installation.running(Settings.from_environment()) as databases,
+        connected(databases.metering_url) as metering,
+    ):
+        explanations.explanation(terminal.out(), what_it_stands_on(metering, record, month))
+
+
+@app.command(epilog="Example:  tally verify 2026-03")
+def verify(period: Period) -> None:
+    """Prove a finalized month: its hashes, its bills, and a replay of its usage and costs from the kept inputs.
+
+    Nothing is changed; other runs wait meanwhile. Exits with 1 if something differs, and names it.
+    """
+    settings, month = _month(period)
+    with installation.running(settings) as databases, connected(databases.metering_url) as metering:
+        found = compare(metering, str(month), partial(orchestrator.run_replay, settings, databases, say=_say))
+    tables.verified(terminal.out(), found)
+    if found.differences:
+        raise typer.Exit(1)
 
 
 @app.command()

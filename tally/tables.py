@@ -25,6 +25,7 @@ from tally.services.installation import Prepared
 from tally.services.late_effect import Late
 from tally.services.rejected import Replay
 from tally.services.runs import PeriodRow
+from tally.services.verify import Verified
 from tally.store.metering.bills import BillRow
 from tally.store.reporting.clouds import CloudRow
 from tally.store.reporting.rejected import LetterRow
@@ -147,6 +148,20 @@ def late(console: Console, found: Late) -> None:
         console.print(f"late relation {relation.after.type} {relation.after.id}: bills may change", markup=False)
     for reason in found.reasons:
         console.print(f"a correction derives everything again: {reason}", markup=False, soft_wrap=True)
+
+
+def verified(console: Console, found: Verified) -> None:
+    """What of a finalized month is not as it was finalized, or that all of it is."""
+    for difference in found.differences:
+        line = f"{difference.kind} {difference.subject}: {difference.detail}"
+        console.print(line, markup=False, soft_wrap=True)
+    for remark in found.remarks:
+        console.print(remark, markup=False, soft_wrap=True)
+    if not found.differences:
+        corrections = len(found.runs) - 1
+        month = f"{found.runs[0].period} and its {corrections} correction(s)"
+        console.print(f"{month} are as they were finalized", markup=False)
+        console.print("a replay from the kept inputs has the same usage and the same costs")
 
 
 def prepared(console: Console, made: Prepared) -> None:

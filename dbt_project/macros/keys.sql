@@ -47,9 +47,11 @@
 
 {# In the transaction that inserts the timelines: the next run derives only what has arrived since. #}
 {% macro remember_derived() -%}
+    {% if not var('schema_prefix') %}
     update {{ source('raw', 'derived') }} as derived
     set load_id = run.load_id, registry_version = run.registry_version
     from {{ ref('stg_runs') }} as run
+    {% endif %}
 {%- endmacro %}
 
 {# Whether an event counts: a void one is absent everywhere (rule 9). #}

@@ -58,23 +58,34 @@ def minutes(length_us: int) -> Decimal:
 
 def usage_of(whole: Lifecycle, start: datetime, end: datetime, sampled: Sequence[Gain] = ()) -> list[Usage]:
     """Return the usage of the period [start, end), in order. ``sampled`` is what sampled counters gained about then."""
-    lives = [life for life in whole.lifetimes if life.intervals]
-    gains = {life.no: _from_events(life) for life in lives}
-    for life, former, following in _with_neighbours(lives):
-        gains[life.no] += _from_samples(life, former, following, start, sampled)
+    gains = gains_from_samples(whole, start, sampled)
+    for life in whole.lifetimes:
+        gains.setdefault(life.no, []).extend(_from_events(life))
     return [
         record
-        for life in lives
+        for life in whole.lifetimes
         for interval in life.intervals
         for record in _clipped(life, interval, start, end, gains)
     ]
 
 
-_Gained = tuple[datetime, str, Decimal]  # when it counts, the metric, how much
+Gained = tuple[datetime, str, Decimal]  # when it counts, the metric, how much
+
+
+def gains_from_samples(whole: Lifecycle, start: datetime, sampled: Sequence[Gain]) -> dict[int, list[Gained]]:
+    """Return what each life takes of what was sampled about a period that begins at ``start``, by its number.
+
+    A gain that spans the end of a life belongs to it, at its end.
+    """
+    lives = [life for life in whole.lifetimes if life.intervals]
+    return {
+        life.no: list(_from_samples(life, former, following, start, sampled))
+        for life, former, following in _with_neighbours(lives)
+    }
 
 
 def _clipped(
-    life: Lifetime, interval: Interval, start: datetime, end: datetime, gains: dict[int, list[_Gained]]
+    life: Lifetime, interval: Interval, start: datetime, end: datetime, gains: dict[int, list[Gained]]
 ) -> Iterator[Usage]:
     from_ts = max(interval.from_ts, start)
     to_ts = end if interval.to_ts is None else min(interval.to_ts, end)
@@ -98,7 +109,7 @@ def _clipped(
     )
 
 
-def _from_events(life: Lifetime) -> list[_Gained]:
+def _from_events(life: Lifetime) -> list[Gained]:
     return [
         (use.timestamp, metric, Decimal(quantity))
         for use in life.uses
@@ -115,7 +126,7 @@ def _with_neighbours(lives: Sequence[Lifetime]) -> Iterator[tuple[Lifetime, Life
 
 def _from_samples(
     life: Lifetime, former: Lifetime | None, following: Lifetime | None, start: datetime, sampled: Iterable[Gain]
-) -> Iterator[_Gained]:
+) -> Iterator[Gained]:
     """Yield what belongs to a life: a gain that spans its end, too; a first sample only if it began in the period."""
     for since, at, metric, quantity in sampled:
         if life.opened_at > at:

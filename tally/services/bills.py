@@ -94,6 +94,12 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
     return found
 
 
+def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
+    """The bills as of a run, made again from the records that count; nothing is stored. Needs a transaction."""
+    version = version_named(metering, run.pricing_version or "")
+    yield from _bills(store.records(metering, run.id), run, _projects(metering, run), version)
+
+
 def _projects(metering: Connection, run: Run) -> dict[UUID, ProjectRow]:
     """All projects by id. One that the registry does not know gets an id of its own, derived from its name."""
     known = {p.id: p for p in store.registered_projects(metering, run.load_id) if p.id is not None}

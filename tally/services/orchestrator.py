@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from uuid import UUID
 
 import requests
 
@@ -78,6 +79,26 @@ def run_job(
         raise Refused(last or f"{job} of {period} ended with exit code {status}", [f"see {log}"])
     if last:
         say(last)
+
+
+def run_replay(settings: Settings, databases: Databases, run: UUID, say: Callable[[str], None]) -> None:
+    """Derive the usage and costs of a run again, in a process of its own: ``python -m tally_dagster.replay RUN``.
+
+    What it derives is in the schemas of tally.store.metering.replay; the caller holds the metering lock.
+
+    Raises:
+        Refused: with the last line it said.
+    """
+    command = [sys.executable, "-m", "tally_dagster.replay", str(run)]
+    environment = _environment(settings, databases) | {"PYTHONWARNINGS": "ignore"}
+    last = ""
+    with _process(command, environment, subprocess.DEVNULL, subprocess.PIPE) as process:
+        for raw in process.stderr or ():
+            last = raw.decode("utf-8", "replace").strip() or last
+        status = process.wait()
+    if status != 0:
+        raise Refused(f"run {run} cannot be replayed", [last or f"exit code {status}"])
+    say(f"run {run} has been derived again")
 
 
 def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> None:

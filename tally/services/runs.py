@@ -123,7 +123,7 @@ def start(
             raise Refused(f"{period} cannot be corrected by new counters", list(fetched.failures.values()))
         inputs |= {"counters_hash": fetched.content_hash}
         about |= {"counter_fetch_id": fetched.fetch_id}
-    return store.insert_run(metering, inputs | about | {"inputs_hash": _hash(inputs)})
+    return store.insert_run(metering, inputs | about | {"inputs_hash": hash_inputs(inputs)})
 
 
 def running(metering: Connection, period: BillingPeriod) -> Run:
@@ -298,5 +298,6 @@ def _refuse_start(
         raise Refused(f"{period} cannot be run", reasons)
 
 
-def _hash(inputs: dict[str, Any]) -> str:
+def hash_inputs(inputs: dict[str, Any]) -> str:
+    """Hash of what a run reads, whatever the order: what it names, and the content of what is not named by a number."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()

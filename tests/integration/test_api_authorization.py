@@ -75,6 +75,8 @@ listUsageRecords      own         401     403   403       200       200       20
 listUsageRecords      foreign     401     403   403       200       200       403
 listRatedRecords      own         401     403   403       200       200       200
 listRatedRecords      foreign     401     403   403       200       200       403
+getExplanation        own         401     403   403       200       200       200
+getExplanation        foreign     401     403   403       200       200       404
 listPeriods           -           401     403   403       200       200       200
 getLate               -           401     403   403       404       404       403
 getCompleteness       -           401     403   403       200       200       403
@@ -144,6 +146,7 @@ CALLS = {
     "listBills": Call("GET", "/api/v1/bills", query=IN_MONTH),
     "listUsageRecords": Call("GET", "/api/v1/usage-records", query=IN_MONTH),
     "listRatedRecords": Call("GET", "/api/v1/rated-records", query=IN_MONTH),
+    "getExplanation": Call("GET", "/api/v1/rated-records/{rated}/explanation", query={"period": str(PERIOD)}),
     "listPeriods": Call("GET", "/api/v1/periods"),
     "getLate": Call("GET", f"/api/v1/periods/{PERIOD}/late"),  # which is not finalized
     "getCompleteness": Call("GET", f"/api/v1/periods/{PERIOD}/completeness"),
@@ -254,6 +257,8 @@ def furnish(operator: Client, reporting_url: str) -> dict[str, dict[str, Any]]:
     # Each of p-1 and p-2 with its own neighbour, and with each other: such a relation leads to what is foreign.
     relate("p-1", "p-2", "managed_by")
     relate("p-2", "p-1", "image_source")
+    listed = operator.items("/api/v1/rated-records", period=str(PERIOD))
+    rated = {row["project_id"]: row["id"] for row in listed}
     pairs = {"own": ("p-1", "p-3"), "foreign": ("p-2", "p-4")}
     return {
         about: {
@@ -263,6 +268,7 @@ def furnish(operator: Client, reporting_url: str) -> dict[str, dict[str, Any]]:
             "relation": relate(source, target, "same_owner"),
             "ended": relate(source, target, "image_source"),
             "resource": {"own": "i-1", "foreign": "i-2"}[about],
+            "rated": rated[source],
             "event": {"own": own, "foreign": foreign}[about],
             "cloud": {"own": CLOUD, "foreign": OTHER_CLOUD}[about],
             "rejected": rejected,
@@ -330,11 +336,11 @@ def test_a_foreign_object_looks_like_none(world: World) -> None:
         if about != "foreign" or expected["consumer"] != 404:
             continue
         foreign = world.call(operation, about, "consumer")
-        nothing = {"project": str(uuid4()), "resource": "i-none"}
+        nothing = {"project": str(uuid4()), "resource": "i-none", "rated": str(uuid4())}
         absent = World(world.api, "", world.proofs, {"foreign": nothing}).call(operation, about, "consumer")
         assert {**foreign.json(), "detail": ""} == {**absent.json(), "detail": ""}
         known = world.names["foreign"]
-        assert shape(foreign, known["project"], known["resource"]) == shape(absent, *nothing.values())
+        assert shape(foreign, *(known[name] for name in nothing)) == shape(absent, *nothing.values())
 
 
 def shape(answer: requests.Response, *names: str) -> str:

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tally.domain.errors import InvalidInput, Refused
+from tally.explanations import lines
 from tally.services.bills import bills
 from tally.services.correct import CorrectionRequest
 from tally.services.corrections import last_correction, refuse_unless_finalized, tags
+from tally.services.explain import Explanation, explain
 from tally.store.database import connected
 from tally.store.metering.differences import BillSum, ProjectSum
 from tests.conftest import fresh_database
-from tests.integration.api_server import live_api
+from tests.integration.api_server import exact, live_api
+from tests.integration.callers import api_for, consumer
 from tests.integration.closing import LARGE, PERIOD, House, instance
 
 CLOUD = "os-prod-eu1"
@@ -117,3 +122,68 @@ def test_what_is_asked_of_a_correction_is_read_from_its_tags() -> None:
         assert requested(tags(request)) == request
     with pytest.raises(InvalidInput, match="needs a reason"):
         CorrectionRequest("2026-04")
+
+
+def rated_ids(house: House, where: str) -> list[str]:
+    """Ids of rated records."""
+    return [str(id_) for (id_,) in house.query(f"select id from ledger.rated_records where {where} order by dimension")]
+
+
+def explained(house: House, record_id: str, **options: Any) -> Explanation:
+    """The explanation of a rated record of March."""
+    with connected(house.metering_url) as metering:
+        return explain(metering, UUID(record_id), **options)
+
+
+def test_a_cost_is_explained_from_the_cent_to_the_events(corrected: House) -> None:
+    """Rule 21: in numbers to check by hand, with the event that began its interval before the month."""
+    (disk, _, _) = rated_ids(corrected, "project_id = 'p-8'")
+    found = explained(corrected, disk)
+    assert list(lines(found))[:9] == [
+        "51.84 EUR  disk_gb of instance kept",
+        f"project    {CLOUD}/p-8",
+        "formula    microseconds x quantity x price x state modifier x type modifier / microseconds of an hour",
+        "           2332800000000 x 80 x 0.001 x 1 x 1 = 186624000000 / 3600000000 = 51.840000000000",
+        "           51.84: rounded once, half up (away from zero), to 2 decimals",
+        f"prices     version 2026-03, content hash {found.record.pricing_hash}",
+        f"usage      2026-03-05T00:00:00Z to 2026-04-01T00:00:00Z, active, record {found.usage.id}",
+        "begun by   compute.instance.create.end k-1 at 2026-03-05T00:00:00Z",
+        "ended by   nothing that is known",
+    ]
+    assert found.holds
+    assert (found.run.kind, found.reverses, found.reversed_by) == ("regular", None, None)
+
+
+def test_a_reversal_is_explained_by_what_it_reverses(corrected: House) -> None:
+    """And the original by its reversal; what holds instead names the late delete."""
+    (original,) = rated_ids(corrected, "project_id = 'p-9' and dimension = 'vcpus' and amount = 59.52")
+    (reversal,) = rated_ids(corrected, "project_id = 'p-9' and dimension = 'vcpus' and sign = -1")
+    (instead,) = rated_ids(corrected, "project_id = 'p-9' and dimension = 'vcpus' and amount = 37.44")
+    first, second, third = (explained(corrected, record_id) for record_id in (original, reversal, instead))
+    assert first.reversed_by is not None
+    assert str(first.reversed_by.record_id) == reversal
+    assert second.reverses is not None
+    assert str(second.reverses.record_id) == original
+    assert (third.reverses, third.reversed_by) == (None, None)
+    assert all(found.holds for found in (first, second, third))
+    assert [found.run.kind for found in (first, second, third)] == ["regular", "correction", "correction"]
+    events = [(found.caused_by and found.caused_by.event_id, found.ended_by and found.ended_by.event_id)
+              for found in (first, second, third)]
+    assert events == [("l-1", None), ("l-1", None), ("l-1", "l-2")]
+
+
+def test_an_explanation_is_for_who_may_see_the_project(corrected: House) -> None:
+    """404 for others, for another month, and for what does not exist."""
+    (disk, _, _) = rated_ids(corrected, "project_id = 'p-8'")
+    with api_for(
+        corrected.reporting_url,
+        corrected.metering_url,
+        {"own": consumer((CLOUD, "p-8")), "same id": consumer(("elsewhere", "p-8")), "other": consumer((CLOUD, "p-9"))},
+    ) as clients:
+        shown = exact(clients["own"].get(f"/api/v1/rated-records/{disk}/explanation", **MARCH))
+        assert clients["own"].get(f"/api/v1/rated-records/{disk}/explanation", period="2026-04").status_code == 404
+        for name in ("same id", "other"):
+            assert clients[name].get(f"/api/v1/rated-records/{disk}/explanation", **MARCH).status_code == 404
+    assert (shown["record"]["amount"], shown["holds"]) == (Decimal("51.84"), True)
+    assert shown["caused_by"]["event_id"] == "k-1"
+    assert shown["working"]["numerator"] == 186624000000

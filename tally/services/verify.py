@@ -1,0 +1,158 @@
+"""Whether a finalized month is what it was finalized as (rules 19 and 21): hashes of what is kept, and a replay.
+
+Hashes find what was changed in the ledger after DDL; the replay, which derives usage and costs of the month again from
+the kept inputs, finds what the ledger says and the events do not, or the other way round, and names it.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pricing.model import PriceVersion
+from tally import __version__
+from tally.domain.errors import InvalidInput, NotFound, Refused
+from tally.domain.instants import format_instant
+from tally.domain.run import Run
+from tally.services.bills import rebuilt
+from tally.services.pricing import version_named
+from tally.services.runs import finalized_runs, hash_inputs, metering_lock
+from tally.store.database import Connection
+from tally.store.metering import bills as bill_store
+from tally.store.metering import ledger, tampering
+from tally.store.metering import replay as replay_store
+from tally.store.metering.counters import fingerprint as counters_fingerprint
+from tally.store.metering.replay import Differing
+
+Replay = Callable[[UUID], object]  # derives a run again, in the schemas of tally.store.metering.replay
+
+
+class Difference(NamedTuple):
+    """One thing that is not as it was: what kind of thing, which one, and what is wrong with it."""
+
+    kind: str
+    subject: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was compared, and what differs; nothing if the month is what it was finalized as."""
+
+    runs: tuple[Run, ...]
+    differences: tuple[Difference, ...]
+    remarks: tuple[str, ...]
+
+
+def verify(metering: Connection, period: str, replay: Replay) -> Verified:
+    """Compare a finalized month and its corrections with what was kept, and with a replay; nothing is changed.
+
+    Raises:
+        Refused: if the month is not finalized.
+        Unavailable: if another run holds the metering lock for hours.
+    """
+    with metering_lock(metering):
+        finalized = finalized_runs(metering, period)
+        if not finalized:
+            raise Refused(f"{period} cannot be verified", ["it is not finalized, so that it may still change"])
+        last = finalized[-1]
+        differences = [*_tampered(metering, finalized), *_replayed(metering, last, replay)]
+    remarks = []
+    if last.code_version != __version__:
+        remarks.append(f"it was finalized by Tally {last.code_version}, and replayed by {__version__}")
+    return Verified(tuple(finalized), tuple(differences), tuple(remarks))
+
+
+def _tampered(metering: Connection, finalized: Sequence[Run]) -> Iterator[Difference]:
+    for run in finalized:
+        yield from _strange_run(metering, run)
+    for bill in tampering.strange_bills(metering, [run.id for run in finalized]):
+        project = f"{bill.cloud}/{bill.project_id}"
+        yield Difference("bill", project, f"its document in run {bill.run_id} is not the one that was finalized")
+    faulty = [difference for name in _versions(finalized) for difference in _strange_prices(metering, name, finalized)]
+    yield from faulty
+    if not faulty:
+        yield from _strange_totals(metering, finalized[-1])
+
+
+def _strange_run(metering: Connection, run: Run) -> Iterator[Difference]:
+    if hash_inputs(_inputs(run)) != run.inputs_hash:
+        yield Difference("run", str(run.id), "what it says that it has read is not what it had read")
+    if ledger.fingerprint(metering, run.id) != run.outputs_hash:
+        yield Difference("run", str(run.id), "its usage or rated records are not those that were finalized")
+    fetch = run.counter_fetch_id
+    if fetch is not None and counters_fingerprint(metering, fetch) != run.counters_hash:
+        yield Difference("counters", f"fetch {fetch}", f"they are not the samples that run {run.id} had read")
+
+
+def _inputs(run: Run) -> dict[str, Any]:
+    """What was hashed as the run began: see tally.services.runs.start."""
+    names = ["period", "period_from", "period_to", "zone", "metered_to", "load_id", "registry_version", "code_version"]
+    names += ["pricing_version", "pricing_hash"]
+    if run.kind == "correction" or run.counters_hash is not None:
+        names.append("counters_hash")
+    return {name: getattr(run, name) for name in names}
+
+
+def _versions(finalized: Sequence[Run]) -> list[str]:
+    return sorted({run.pricing_version for run in finalized if run.pricing_version})
+
+
+def _strange_prices(metering: Connection, name: str, finalized: Sequence[Run]) -> Iterator[Difference]:
+    try:
+        version = version_named(metering, name)
+    except (NotFound, InvalidInput) as error:
+        yield Difference("price version", name, f"it cannot be read: {error}")
+        return
+    read = {run.pricing_hash for run in finalized if run.pricing_version == name}
+    if read != {version.content_hash}:
+        yield Difference("price version", name, "its content is not what the runs have rated by")
+    stored, wanted = tampering.price_rows(metering, name), _rows(version)
+    for row in sorted(stored ^ wanted, key=str):
+        where = "is in the ledger, and not in its content" if row in stored else "is missing, or was changed"
+        yield Difference("price", " ".join(map(str, (name, *row))), where)
+
+
+def _rows(version: PriceVersion) -> set[tampering.PriceRow]:
+    rows: set[tampering.PriceRow] = {
+        ("price", p.platform, p.resource_type, p.metric, str(p.formula), p.price) for p in version.prices
+    }
+    rows |= {("modifier", m.platform, m.resource_type, m.kind, m.value, m.modifier) for m in version.modifiers}
+    return rows | {("unpriced", u.platform, u.resource_type, u.metric, "", None) for u in version.unpriced}
+
+
+def _strange_totals(metering: Connection, run: Run) -> Iterator[Difference]:
+    """Compare the bills that count with those that the records come to."""
+    with metering.transaction():
+        made = {(bill.cloud, bill.project_id): (bill.total, bill.document_hash) for bill in rebuilt(metering, run)}
+    counting = {
+        (bill.cloud, bill.project_id): (bill.total, hashlib.sha256(bill.document.encode()).hexdigest())
+        for bill in bill_store.select_bills(metering, run.id, None, None)
+    }
+    for key in sorted(made.keys() | counting.keys()):
+        if made.get(key) != counting.get(key):
+            (total, _), (of_records, _) = (found.get(key, ("none", "")) for found in (counting, made))
+            detail = f"it is not what its records come to: {total} instead of {of_records}"
+            yield Difference("bill", "/".join(key), detail)
+
+
+def _replayed(metering: Connection, run: Run, replay: Replay) -> Iterator[Difference]:
+    replay_store.drop_replay(metering)
+    try:
+        replay(run.id)
+        usage = replay_store.differing_usage(metering, run.id)
+        costs = replay_store.differing_costs(metering, run.id)
+    finally:
+        replay_store.drop_replay(metering)
+    for kind, rows in (("usage", usage), ("cost", costs)):
+        yield from (_difference(kind, row) for row in rows)
+        if rows and rows[0].of > len(rows):
+            yield Difference(kind, f"{rows[0].of - len(rows)} more", "only the first are named")
+
+
+def _difference(kind: str, row: Differing) -> Difference:
+    span = f"{format_instant(row.from_ts)} to {format_instant(row.to_ts)}"
+    subject = " ".join(filter(None, (row.cloud, row.resource_type, row.resource_id, row.dimension)))
+    where = "the ledger alone has" if row.side == "ledger" else "the replay alone has"
+    return Difference(kind, subject, f"{where} {row.says} of {row.project_id}, {span}")
