@@ -31,6 +31,9 @@ WATCH_SECONDS = 0.2
 LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries {
     locationOrLoadError { ... on PythonError { message } } } } } }"""
 
+# The first pass of Dagster's queue over a pool that it has never met lets all runs in: so it is told of it before.
+LIMIT = """mutation { setConcurrencyLimit(concurrencyKey: "metering", limit: 1) }"""
+
 # A billing system does not phone home, and behind a closed network the attempts cost time.
 NO_TELEMETRY = {
     "DAGSTER_DISABLE_TELEMETRY": "true",
@@ -125,6 +128,7 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
             processes[name] = stack.enter_context(_process(command, environment, output.fileno(), subprocess.STDOUT))
         _wait_for(address, processes, logs)
         _refuse_unloaded(address, logs)
+        _local().post(f"{address}/graphql", json={"query": LIMIT}, timeout=WEBSERVER_SECONDS).raise_for_status()
         say(f"Dagster   {address}")
         say(f"Data      {settings.home}")
         say(f"Logs      {logs}")
