@@ -85,6 +85,7 @@ def _furnish(client: Client) -> dict[str, Any]:
         "resource_id": "a/b",
         "id": projects[0]["id"],
         "relation_id": related["id"],
+        "period": "2026-03",
         "rejected id": letter["id"],
     }
 
