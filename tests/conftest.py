@@ -14,6 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from tally.services.pricing import load_price_versions
 from tally.services.registry import load_builtin_types
@@ -22,6 +24,10 @@ from tally.store.embedded import embedded_server
 from tally.store.migrate import migrate
 
 REPOSITORY = Path(__file__).parents[1]
+
+# A machine that is busy with something else is no fault of what is tested.
+hypothesis_settings.register_profile("tally", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("tally")
 
 
 @pytest.fixture(scope="session")
