@@ -22,7 +22,7 @@ from tally.store.metering.runs import live_run
 from tally.store.reporting import syncs
 from tally.store.reporting.rejected import DeadLetter, add
 from tally.store.reporting.syncs import ListingRow
-from tests.integration.closing import AFTER_GRACE, PERIOD, SMALL, House, instance
+from tests.integration.closing import AFTER_GRACE, PERIOD, SMALL, House, failed_steps, instance
 
 NOW = parse_instant(AFTER_GRACE)
 CLOUD = "os-prod-eu1"
@@ -261,3 +261,26 @@ def test_the_waivers_of_a_run_never_change(metering: Connection, statement: str)
     """The database refuses it."""
     with pytest.raises(psycopg.Error, match="its rows never change"):
         metering.execute(statement.encode())
+
+
+def test_a_correction_that_was_refused_keeps_its_findings_until_they_are_waived(house: House) -> None:
+    """Its records are gone; what it has found can be read, waived, and then it passes, and Dagster tells by whom."""
+    finalized(house)
+    reject(house, letter("a", '{"timestamp": "2026-03-05T00:00:00Z"}'))
+    house.ingest(instance("late", "03-31T00:00:00", "create.end", "i-9", size=SMALL))
+    assert failed_steps(house.launch()) == ["completed_run"]
+    ((failed, failure),) = house.query("select id, failure from ledger.runs where status = 'failed'")
+    assert "1 finding(s) of kind dead_letter" in failure
+    for table, kept in (("usage_records", False), ("rated_records", False), ("bills", False), ("findings", True)):
+        ((count,),) = house.query(f"select count(*) from ledger.{table} where run_id = '{failed}'")
+        assert (count > 0) == kept, table
+    assert [line.kind for line in lines(house) if line.blocks] == ["dead_letter"]
+    assert waived(house, "dead_letter")
+    result = house.close()
+    (made,) = result.asset_materializations_for_node("completed_run")
+    metadata = made.metadata
+    assert metadata["blocking_findings"].value == 0
+    assert "| dead_letter | os-prod-eu1 | 1 | block | by clerk: known |" in str(metadata["completeness"].value)
+    with connected(house.metering_url) as metering:
+        (correction,) = [run for run in runs.runs(metering) if (run.kind, run.status) == ("correction", "finalized")]
+        assert [waiver.kind for waiver in waivers_of(metering, [correction])[str(correction.id)]] == ["dead_letter"]
