@@ -16,127 +16,98 @@ from tally.store.metering.effective import RATED, USAGE, members
 _MANY = 1000
 
 
-def _same_resource(one: str, other: str) -> str:
-    columns = ("cloud", "resource_type", "resource_id")
-    return " and ".join(f"{one}.{column} = {other}.{column}" for column in columns)
-
-
 # What a run that corrects some resources only looks at.
-_CHANGED = f"inner join metering.int_corrected_resources as changed on {_same_resource('changed', 'effective')}"
+_CHANGED = """inner join metering.int_corrected_resources as changed
+            on changed.cloud = effective.cloud and changed.resource_type = effective.resource_type
+                and changed.resource_id = effective.resource_id"""
 
-_SAME_USAGE = f"""
-    {_same_resource("derived", "effective")}
-    and derived.from_ts = effective.from_ts and derived.to_ts = effective.to_ts
-    and derived.project_id = effective.project_id and derived.state = effective.state
-    and derived.usage = effective.usage"""
-
-_USAGE = f"""
-    with effective as (
-        select effective.*
+# Former records (side -1) and fresh ones (side 1) that say the same come in pairs, the others alone. They are counted
+# in windows and not joined: of how many records there are, the planner knows next to nothing.
+_USAGE_COMPARED = f"""
+    sides as (
+        select -1 as side, effective.cloud, effective.platform, effective.resource_type, effective.resource_id,
+            effective.id, effective.project_id, effective.state, effective.lifetime_no, effective.from_ts,
+            effective.to_ts, effective.from_event_id, effective.to_event_id, effective.usage, effective.counters
         from {USAGE} as effective
         {{in_scope}}
+        union all
+        select 1, cloud, platform, resource_type, resource_id, id, project_id, state, lifetime_no, from_ts,
+            to_ts, from_event_id, to_event_id, usage, array(select jsonb_object_keys(derived.counters))
+        from metering.int_usage_records as derived
+        where run_id = %(run_id)s
     ),
 
-    derived as (
-        select * from metering.int_usage_records where run_id = %(run_id)s
-    ),
+    compared as (
+        select *, count(*) over same as times, first_value(id) over (same order by side) as of_record_id
+        from sides
+        window same as (partition by cloud, resource_type, resource_id, from_ts, to_ts, project_id, state, usage)
+    )"""
 
-    reversals as (
-        insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, reverses_id,
-            project_id, state, lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, counters)
-        select cloud, platform, resource_type, resource_id, md5(row(%(run_id)s::uuid, id)::text)::uuid,
-            %(run_id)s, -1, id, project_id, state, lifetime_no, from_ts, to_ts, from_event_id, to_event_id,
-            (
-                select jsonb_object_agg(
-                    metric.key,
-                    case when jsonb_typeof(metric.value) = 'number' then to_jsonb(-metric.value::numeric)
-                        else metric.value end
-                )
-                from jsonb_each(effective.usage) as metric
-            ),
-            counters
-        from effective
-        where not exists (select from derived where {_SAME_USAGE})
-        returning 1
-    ),
+_USAGE = f"""
+    with {_USAGE_COMPARED}
 
-    news as (
-        insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, project_id,
-            state, lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, counters)
-        select cloud, platform, resource_type, resource_id, id, run_id, 1, project_id,
-            state, lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage,
-            array(select jsonb_object_keys(derived.counters))
-        from derived
-        where not exists (select from effective where {_SAME_USAGE})
-        returning 1
-    )
-
-    select (select count(*) from reversals) + (select count(*) from news)"""
+    insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, reverses_id,
+        project_id, state, lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, counters)
+    select cloud, platform, resource_type, resource_id,
+        case side when 1 then id else md5(row(%(run_id)s::uuid, id)::text)::uuid end, %(run_id)s, side,
+        case side when -1 then id end, project_id, state, lifetime_no, from_ts, to_ts, from_event_id, to_event_id,
+        case side when 1 then usage else (
+            select jsonb_object_agg(
+                metric.key,
+                case when jsonb_typeof(metric.value) = 'number' then to_jsonb(-metric.value::numeric)
+                    else metric.value end
+            )
+            from jsonb_each(usage) as metric
+        ) end,
+        counters
+    from compared
+    where times = 1"""
 
 # A reversal takes the rated records of its usage record along. Where usage is the same, what it costs is compared: it
 # differs if another price version was named.
 _RATED = f"""
-    with effective_usage as (
-        select effective.*
-        from {USAGE} as effective
-        {{in_scope}}
-    ),
+    with {_USAGE_COMPARED},
 
-    fresh as (
-        select rated.*, coalesce(effective.id, rated.usage_record_id) as of_record_id
-        from metering.int_rated_records as rated
-        inner join metering.int_usage_records as derived
-            on {_same_resource("derived", "rated")} and derived.id = rated.usage_record_id
-        left join effective_usage as effective on {_SAME_USAGE}
-        where rated.run_id = %(run_id)s
-    ),
-
-    former as (
-        select effective.*, coalesce(reversal.id, effective.usage_record_id) as of_record_id
+    rated_sides as (
+        select -1 as side, coalesce(reversal.id, effective.usage_record_id) as of_record_id, effective.cloud,
+            effective.platform, effective.resource_type, effective.resource_id, effective.id, effective.project_id,
+            effective.dimension, effective.quantity, effective.price, effective.state_modifier,
+            effective.type_modifier, effective.amount_exact, effective.amount, effective.currency,
+            effective.pricing_version
         from {RATED} as effective
         {{in_scope}}
         left join ledger.usage_records as reversal
-            on {_same_resource("reversal", "effective")} and reversal.reverses_id = effective.usage_record_id
-                and reversal.run_id = %(run_id)s
+            on reversal.cloud = effective.cloud and reversal.resource_type = effective.resource_type
+                and reversal.resource_id = effective.resource_id
+                and reversal.reverses_id = effective.usage_record_id and reversal.run_id = %(run_id)s
+        union all
+        select 1, compared.of_record_id, rated.cloud, rated.platform, rated.resource_type, rated.resource_id,
+            rated.id, rated.project_id, rated.dimension, rated.quantity, rated.price, rated.state_modifier,
+            rated.type_modifier, rated.amount_exact, rated.amount, rated.currency, rated.pricing_version
+        from metering.int_rated_records as rated
+        inner join compared
+            on compared.cloud = rated.cloud and compared.resource_type = rated.resource_type
+                and compared.resource_id = rated.resource_id and compared.id = rated.usage_record_id
+        where rated.run_id = %(run_id)s and compared.side > 0
     ),
 
-    same as (
-        select former.cloud, former.resource_type, former.resource_id, former.id as former_id, fresh.id as fresh_id
-        from former
-        inner join fresh
-            on {_same_resource("fresh", "former")}
-                and fresh.of_record_id = former.of_record_id and fresh.dimension = former.dimension
-                and fresh.quantity = former.quantity and fresh.price = former.price
-                and fresh.state_modifier = former.state_modifier and fresh.type_modifier = former.type_modifier
-                and fresh.amount_exact = former.amount_exact and fresh.amount = former.amount
-                and fresh.currency = former.currency and fresh.pricing_version = former.pricing_version
-    ),
-
-    reversals as (
-        insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
-            sign, reverses_id, project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact,
-            amount, currency, pricing_version)
-        select cloud, platform, resource_type, resource_id, md5(row(%(run_id)s::uuid, id)::text)::uuid, %(run_id)s,
-            of_record_id, -1, id, project_id, dimension, -quantity, price, state_modifier, type_modifier,
-            -amount_exact, -amount, currency, pricing_version
-        from former
-        where not exists (select from same where {_same_resource("same", "former")} and same.former_id = former.id)
-        returning 1
-    ),
-
-    news as (
-        insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
-            sign, project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount,
-            currency, pricing_version)
-        select cloud, platform, resource_type, resource_id, id, run_id, of_record_id,
-            1, project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount,
-            currency, pricing_version
-        from fresh
-        where not exists (select from same where {_same_resource("same", "fresh")} and same.fresh_id = fresh.id)
-        returning 1
+    rated_compared as (
+        select *, count(*) over (
+            partition by cloud, resource_type, resource_id, of_record_id, dimension, quantity, price, state_modifier,
+                type_modifier, amount_exact, amount, currency, pricing_version
+        ) as times
+        from rated_sides
     )
 
-    select (select count(*) from reversals) + (select count(*) from news)"""
+    insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id, sign,
+        reverses_id, project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount,
+        currency, pricing_version)
+    select cloud, platform, resource_type, resource_id,
+        case side when 1 then id else md5(row(%(run_id)s::uuid, id)::text)::uuid end, %(run_id)s, of_record_id, side,
+        case side when -1 then id end, project_id, dimension, side * quantity, price, state_modifier, type_modifier,
+        side * amount_exact, side * amount, currency, pricing_version
+    from rated_compared
+    where times = 1"""
 
 
 def write_usage(connection: Connection, run: Run, former_run_id: UUID) -> int:
@@ -152,8 +123,7 @@ def write_rated(connection: Connection, run: Run, former_run_id: UUID) -> int:
 def _write(connection: Connection, table: str, statement: str, run: Run, former_run_id: UUID) -> int:
     query = statement.format(in_scope=_CHANGED if run.scope == "changed" else "")
     parameters = {"run_id": run.id, "members": members(connection, former_run_id)}
-    row = connection.execute(query.encode(), parameters).fetchone()
-    assert row is not None
-    if row[0] > _MANY:
+    count = connection.execute(query.encode(), parameters).rowcount
+    if count > _MANY:
         connection.execute(f"analyze ledger.{table}".encode())
-    return int(row[0])
+    return count
