@@ -51,13 +51,17 @@ class House:
     metering_url: str
     period: BillingPeriod = PERIOD
 
-    def launch(self, job: str = "close_month", now: str = AFTER_GRACE, **resources: Any) -> ExecuteInProcessResult:
+    def launch(
+        self, job: str = "close_month", now: str = AFTER_GRACE, tags: dict[str, str] | None = None, **resources: Any
+    ) -> ExecuteInProcessResult:
         """Run a job for the month in this process, with some resources instead of the usual ones."""
         from tally_dagster.definitions import build_definitions
 
         databases = Databases(reporting_url=self.reporting_url, metering_url=self.metering_url)
         definitions = build_definitions({"databases": databases, "clock": Clock(instant=now)} | resources)
-        return definitions.resolve_job_def(job).execute_in_process(partition_key=str(self.period), raise_on_error=False)
+        return definitions.resolve_job_def(job).execute_in_process(
+            partition_key=str(self.period), tags=tags, raise_on_error=False
+        )
 
     def close(self, now: str = AFTER_GRACE, **resources: Any) -> ExecuteInProcessResult:
         """Close the month; it must succeed."""
