@@ -26,18 +26,23 @@ class Counted(NamedTuple):
 def resources_outside(connection: Connection, run: Run, limit: int) -> list[Resource]:
     """Resources with loaded events that came after the run's load and could change its records (rule 18).
 
-    An event before the end of the period can; so can a later one of the collector that voids a synthetic event.
+    An event up to the end of the period can: usage at the end of a life counts, also at the very end of the period. So
+    can a later one, where it decides whether a synthetic event is void, or to which life a sample belongs.
     """
     return connection.execute(
         """select distinct e.cloud, e.resource_type, e.resource_id from raw.events as e
            where e.load_id > %(load_id)s and (
-               e.timestamp < %(period_to)s
-               or (e.source = 'collector' and exists (
+               e.timestamp <= %(period_to)s
+               or exists (
                    select from raw.events as s
                    where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
-                       and s.source = 'reconciliation' and s.timestamp < %(period_to)s)))
+                       and s.source = 'reconciliation' and s.timestamp <= %(period_to)s)
+               or exists (
+                   select from raw.counter_increments as c
+                   where c.cloud = e.cloud and c.resource_type = e.resource_type and c.resource_id = e.resource_id
+                       and c.fetch_id = %(fetch_id)s))
            order by 1, 2, 3 limit %(limit)s""",
-        {"load_id": run.load_id, "period_to": run.period_to, "limit": limit},
+        {"load_id": run.load_id, "period_to": run.period_to, "fetch_id": run.counter_fetch_id, "limit": limit},
         prepare=False,
     ).fetchall()
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tally.store.database import Connection
-from tally.store.metering.effective import RATED, USAGE, members
+from tally.store.metering.effective import RATED, USAGE
+from tally.store.metering.runs import members
 
 PREFIX = "replay_"  # as the variable schema_prefix of dbt
 MOST_NAMED = 100
