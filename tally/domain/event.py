@@ -124,14 +124,17 @@ def split_batch(body: bytes, *, limit: int) -> Batch:
         element, end = _element_at(text, begin)
         return _whole(text, end, Batch([element], single=True))
     elements: list[Element] = []
+    read = _element_at
     end = _past_space(text, begin + 1)
     if text.startswith("]", end):
         return _whole(text, end + 1, Batch(elements, single=False))
     while True:
         if len(elements) == limit:
             raise InvalidInput(f"the body has more than {limit} events; send them in several batches")
-        element, end = _element_at(text, end)
+        element, end = read(text, end)
         elements.append(element)
+        if isinstance(element.value, InvalidEvent):
+            read = _bounded_element_at
         separator = _SEPARATOR.match(text, end)
         if separator is None:
             raise InvalidInput(f"the body is not JSON: expecting ',' or ']' at character {end}")
@@ -145,10 +148,15 @@ def _element_at(text: str, begin: int) -> tuple[Element, int]:
     try:
         value, end = _DECODER.raw_decode(text, begin)
     except (ValueError, RecursionError, InvalidEvent):
-        end = _end_of_element(text, begin)
-        return decode_element(text[begin:end].encode()), end
+        return _bounded_element_at(text, begin)
     raw = text[begin:end].encode()
     return (Element(raw, value) if len(raw) <= MAX_EVENT_BYTES else decode_element(raw)), end
+
+
+def _bounded_element_at(text: str, begin: int) -> tuple[Element, int]:
+    """Do the same, and decode the element alone: an error within the whole text takes the time of reading all of it."""
+    end = _end_of_element(text, begin)
+    return decode_element(text[begin:end].encode()), end
 
 
 def _end_of_element(text: str, begin: int) -> int:
@@ -165,9 +173,13 @@ def _end_of_element(text: str, begin: int) -> int:
         pass
     depth = 0
     for token in _BRACKETS_AND_TEXTS.finditer(text, begin):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-        if depth == 0:
-            return token.end()
+        length = token.end() - token.start()
+        if token[0][0] in "[{":
+            depth += length
+        elif token[0][0] in "]}":
+            if length >= depth:
+                return token.start() + depth
+            depth -= length
     raise InvalidInput("the body is not JSON: it ends within its brackets")
 
 
@@ -413,7 +425,8 @@ _DECODER = json.JSONDecoder(
 _SKIPPER = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=len, strict=False)
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SEPARATOR = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
-_BRACKETS_AND_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# A text without an end goes on to the last character: else each quote in it would be tried as the beginning of one.
+_BRACKETS_AND_TEXTS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]+|[\]}]+', re.DOTALL)
 _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_canonical_decimal)
 _quoted = json.encoder.encode_basestring

@@ -144,3 +144,24 @@ def test_many_keys_cost_no_more_than_their_number() -> None:
     keys = ",".join(f'"{number}":0' for number in range(300_000))
     (element,) = split_batch(f'[{{{keys},"299999":1}}]'.encode(), limit=1).elements
     assert isinstance(element.value, InvalidEvent)
+
+
+@pytest.mark.parametrize("end", ["", "\\"])
+def test_a_deep_text_without_an_end_is_read_once(end: str) -> None:
+    """Each quote in it, tried as the beginning of a text of its own, would take hours."""
+    with pytest.raises(InvalidInput, match="ends within its brackets"):
+        split_batch(("[" * 5000 + '"' + '\\"' * 500_000 + end).encode(), limit=1000)
+
+
+def test_many_faults_of_a_long_body_are_told_at_once() -> None:
+    """Told with its line and column in the whole body, each would take the time of reading all that is before it."""
+    batch = split_batch(("[" + ",".join(['"' + "x" * 1600 + '\x01"'] * 9999) + "]").encode(), limit=10_000)
+    assert {str(element.value) for element in batch.elements} == {str(decode_element(batch.elements[0].raw).value)}
+
+
+def test_what_is_deeper_than_any_parser_goes_ends_at_its_own_bracket() -> None:
+    """Also where brackets of all kinds stand in a row, in texts too, and the batch ends with them."""
+    deep = "[" * 50_000 + '"]]}\\"[["' + "[{}]" + "]" * 50_000
+    first, second, third = split_batch(f"[{deep},{deep}, [{deep}]]".encode(), limit=3).elements
+    assert first.raw == second.raw == deep.encode()
+    assert third.raw == f"[{deep}]".encode()
