@@ -28,6 +28,7 @@ LATE = {
     "payload": {},
 }
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+EXPANDED = ",".join(f"tally:__repository__:{group}" for group in ("metering", "ledger", "bills"))
 PATIENCE_OF_A_PAGE = 20_000  # milliseconds until it has drawn itself
 
 
@@ -39,22 +40,20 @@ def main() -> None:
         for command in (["demo"], ["finalize", "2026-03"]):
             subprocess.run([TALLY, *command], env=os.environ | environment, check=True)
         with dagster_up(environment, Path(scratch) / "up.log") as web:
-            correction, failed = _scene(web, home, Path(scratch))
+            correction = _scene(web, home, Path(scratch))
             pages = {
-                "asset-graph": ("/asset-groups", 1700, 900),
+                "asset-graph": (f"/asset-groups?expanded={EXPANDED}", 1700, 900),
                 "failed-check": ("/assets/usage?view=checks&checkDetail=projection_matches_timelines", 1400, 900),
                 "partitions": ("/assets/completed_run?view=partitions", 1400, 800),
-                "failed-run": (f"/runs/{failed}", 1400, 900),
-                "correction-run": (f"/runs/{correction}", 1400, 900),
-                "runs": ("/runs", 1400, 600),
+                "correction-run": (f"/runs/{correction}", 1400, 800),
                 "automation": ("/automation", 1400, 600),
             }
             for name, (path, width, height) in pages.items():
                 _photograph(web.address + path, IMAGES / f"{name}.png", width, height)
 
 
-def _scene(web: DagsterWeb, home: Path, scratch: Path) -> tuple[str, str]:
-    """A correction of March and a failed close of April; returns the ids of their runs in Dagster."""
+def _scene(web: DagsterWeb, home: Path, scratch: Path) -> str:
+    """A correction of March and a failed close of April; returns the id of the correction in Dagster."""
     url = EmbeddedServer(home).url(REPORTING)
     with connected(url) as reporting:
         row = reporting.execute(
@@ -68,19 +67,21 @@ def _scene(web: DagsterWeb, home: Path, scratch: Path) -> tuple[str, str]:
     events.write_text(json.dumps(late) + "\n", encoding="utf-8")
     subprocess.run([TALLY, "ingest", events], env=os.environ | {"TALLY_HOME": str(home)}, check=True)
     eventually(lambda: web.verdicts("finalized_period", "nothing_is_late"))
-    correction = _backfilled(web, "2026-03")
+    correction = _backfilled(web, "2026-03", "SUCCESS")
     with connected(url) as reporting:
         reporting.execute(
             """update reporting.current_resources set size = size || '{"vcpus": 99}'
                where deleted_at is null and resource_type = 'instance'"""
         )
-    return correction, _backfilled(web, "2026-04")
+    _backfilled(web, "2026-04", "FAILURE")
+    return correction
 
 
-def _backfilled(web: DagsterWeb, month: str) -> str:
+def _backfilled(web: DagsterWeb, month: str, status: str) -> str:
     backfill = web.backfill(month)
-    runs = eventually(lambda: [run for run in web.runs(dagster_backfill=backfill) if run["endTime"]])
-    return str(runs[0]["runId"])
+    (run,) = eventually(lambda: [run for run in web.runs(dagster_backfill=backfill) if run["endTime"]])
+    assert run["status"] == status, web.failures(run["runId"])
+    return str(run["runId"])
 
 
 def _photograph(url: str, image: Path, width: int, height: int) -> None:

@@ -27,6 +27,8 @@ _TICKS = """query ($selector: InstigationSelector!) { instigationStateOrError(in
     ... on InstigationState { status ticks(limit: 5) { status skipReason error { message } } } } }"""
 _CHECKS = """query ($key: AssetKeyInput!, $check: String!) { assetCheckExecutions(assetKey: $key, checkName: $check,
     limit: 5) { status evaluation { success partition description } } }"""
+_FAILURES = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events {
+    ... on ExecutionStepFailureEvent { stepKey error { message cause { message } } } } } } }"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ class DagsterWeb:
         for run in runs:
             run["tags"] = {tag["key"]: tag["value"] for tag in run["tags"]}
         return [run for run in reversed(runs) if wanted.items() <= run["tags"].items()]
+
+    def failures(self, run_id: str) -> list[Any]:
+        """The steps of a run that failed, with the reason."""
+        return [event for event in self.ask(_FAILURES, run=run_id)["logsForRun"]["events"] if event]
 
     def ticks(self, sensor: str) -> list[dict[str, Any]]:
         """The last ticks of a sensor."""

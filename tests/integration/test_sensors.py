@@ -1,10 +1,11 @@
 """The sensors on real databases: what they launch, what they only tell, and what they leave alone."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, SensorDefinition, build_sensor_context
+from dagster import DagsterInstance, DagsterRunStatus, Definitions, SensorDefinition, build_sensor_context
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.test_utils import create_run_for_test
 
@@ -30,6 +31,19 @@ class Fakes(Platforms):
         return {"openstack": lambda _: volumes(disk())}
 
 
+@lru_cache
+def definitions() -> Definitions:
+    """What the sensors belong to: Dagster looks up the months of their jobs there."""
+    from tally_dagster.definitions import build_definitions
+
+    return build_definitions()
+
+
+@pytest.fixture(autouse=True)
+def parsed(tally_home: None) -> None:
+    """Dbt's project is parsed in the home of the tests."""
+
+
 @pytest.fixture
 def dagster() -> Iterator[DagsterInstance]:
     """Dagster's memory: empty."""
@@ -43,7 +57,8 @@ def tick(
     """Evaluate a sensor as the daemon does."""
     resources = {"databases": databases, "clock": Clock(instant=NOW), "installation": Installation(), **more}
     wanted = {name: resources[name] for name in sensor.required_resource_keys}
-    return sensor.evaluate_tick(build_sensor_context(dagster, cursor, resources=wanted))
+    context = build_sensor_context(dagster, cursor, definitions=definitions(), resources=wanted)
+    return sensor.evaluate_tick(context)
 
 
 def months(data: SensorExecutionData) -> Sequence[str | None]:
@@ -130,15 +145,15 @@ class TestClouds:
         assert [request.tags["tally/cloud"] for request in data.run_requests or ()] == ["os-2"]
 
     def test_the_run_that_is_launched_reconciles_the_cloud(
-        self, reporting: Connection, databases: Databases, tally_home: None  # noqa: ARG002
+        self, reporting: Connection, databases: Databases
     ) -> None:
         """The volume that no event told of is there afterwards."""
         from tally_dagster.definitions import build_definitions
 
         register_cloud(reporting, "openstack", "os-1", "test")
-        definitions = build_definitions({"databases": databases, "clock": Clock(instant=NOW), "platforms": Fakes()})
+        fakes = build_definitions({"databases": databases, "clock": Clock(instant=NOW), "platforms": Fakes()})
         run_config = {"ops": {"sync_cloud": {"config": {"cloud": "os-1"}}}}
-        assert definitions.resolve_job_def("reconcile").execute_in_process(run_config=run_config).success
+        assert fakes.resolve_job_def("reconcile").execute_in_process(run_config=run_config).success
         assert reporting.execute("select resource_id from reporting.current_resources").fetchall() == [("v-1",)]
 
     def test_a_cloud_whose_events_stopped_is_named(
@@ -169,6 +184,7 @@ def test_a_month_to_date_is_the_month_of_the_zone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TALLY_ZONE", "Europe/Berlin")
     schedule = month_to_date()
     when = parse_instant("2026-04-01T04:00:00Z")
-    (request,) = schedule.evaluate_tick(build_schedule_context(scheduled_execution_time=when)).run_requests or ()
+    context = build_schedule_context(scheduled_execution_time=when, repository_def=definitions().get_repository_def())
+    (request,) = schedule.evaluate_tick(context).run_requests or ()
     assert isinstance(request, RunRequest)
     assert request.partition_key == "2026-04"
