@@ -11,6 +11,7 @@ from psycopg.rows import class_row
 
 from tally.store.database import Connection
 from tally.store.metering import effective
+from tally.store.metering.runs import members
 
 Project = tuple[str, str]  # (cloud, project_id)
 
@@ -99,7 +100,7 @@ def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
         from (select distinct cloud, project_id, platform from {effective.USAGE} as records) as u
         left join raw.projects as p on p.cloud = u.cloud and p.external_id = u.project_id
         order by u.cloud, u.project_id"""
-    rows = connection.execute(query.encode(), {"members": effective.members(connection, run_id)}).fetchall()
+    rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
     return [ProjectRow(*row) for row in rows]
 
 
@@ -123,11 +124,9 @@ def relation_versions(connection: Connection, load_id: int) -> list[tuple[Any, .
 
 def attributions(connection: Connection, run_id: UUID) -> list[AttributionRow]:
     """Where each project is billed as of a run."""
-    rows = connection.execute(
-        """select cloud, project_id, billed_cloud, billed_project_id, relation_id, relation_type, depth
-           from ledger.effective_attributions where as_of_run_id = %s""",
-        [run_id],
-    ).fetchall()
+    columns = ", ".join(AttributionRow._fields)
+    query = f"select {columns} from {effective.ATTRIBUTIONS} as attributions"
+    rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
     return [AttributionRow(*row) for row in rows]
 
 
@@ -187,7 +186,7 @@ def records(connection: Connection, run_id: UUID, billed: Iterable[Project] | No
     connection.execute("set local cursor_tuple_fraction = 1")
     with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:
         cursor.itersize = _BATCH
-        asked = {"members": effective.members(connection, run_id), **_columns(billed)}
+        asked = {"members": members(connection, run_id), **_columns(billed)}
         yield from cursor.execute(query.encode(), asked)
 
 
@@ -209,14 +208,13 @@ def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow])
 
 def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]) -> list[IssuedBill]:
     """The bills of some projects that count as of a run."""
-    rows = connection.execute(
-        """select b.run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document_hash
-           from ledger.effective_bills as b
-           inner join unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-               on b.cloud = asked.cloud and b.project_id = asked.project_id
-           where b.as_of_run_id = %(run_id)s""",
-        {"run_id": run_id, **_columns(billed)},
-    ).fetchall()
+    query = f"""
+        select b.run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document_hash
+        from {effective.BILLS} as b
+        inner join unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
+            on b.cloud = asked.cloud and b.project_id = asked.project_id"""
+    asked = {"members": members(connection, run_id), **_columns(billed)}
+    rows = connection.execute(query.encode(), asked).fetchall()
     return [IssuedBill(*row) for row in rows]
 
 
@@ -228,15 +226,15 @@ def delete_bills(connection: Connection, run_id: UUID) -> None:
 
 def select_bills(connection: Connection, run_id: UUID, cloud: str | None, project: str | None) -> list[BillRow]:
     """The bills that count as of a run, all or those of one project."""
-    query = """
+    query = f"""
         select cloud, project_id, platform, total, currency, document, document_hash, reverses_run_id
-        from ledger.effective_bills
-        where as_of_run_id = %(run_id)s
-            and (%(cloud)s::text is null or cloud = %(cloud)s)
+        from {effective.BILLS} as bills
+        where (%(cloud)s::text is null or cloud = %(cloud)s)
             and (%(project)s::text is null or project_id = %(project)s)
         order by cloud, project_id"""
     with connection.cursor(row_factory=class_row(BillRow)) as cursor:
-        return cursor.execute(query, {"run_id": run_id, "cloud": cloud, "project": project}).fetchall()
+        asked = {"members": members(connection, run_id), "cloud": cloud, "project": project}
+        return cursor.execute(query.encode(), asked).fetchall()
 
 
 def billed_inside(

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from tally.domain.run import Run
 from tally.store.database import Connection
-from tally.store.metering.effective import RATED, USAGE, members
+from tally.store.metering.effective import RATED, USAGE
+from tally.store.metering.runs import members
 
 # So many that whoever reads them next, in the same run, must not plan for a handful.
 _MANY = 1000

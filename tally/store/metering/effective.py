@@ -1,19 +1,13 @@
 """SQL for what counts as of a run: the records of the runs that it stands on, but for what one of them has reversed.
 
 The views ledger.effective_* say the same to whoever reads the ledger by hand. Statements that read a whole month name
-the runs themselves, as %(members)s: from a list of values the planner knows how many records they have written, and
-from the views it does not. What is done with the records does not belong here.
+the runs themselves, as %(members)s: from a list of values the planner knows how many records they have
+written, and from the views it does not. What is done with the records does not belong here.
 """
 
-from uuid import UUID
+from tally.store.metering.runs import members
 
-from tally.store.database import Connection
-
-
-def members(connection: Connection, run_id: UUID) -> list[UUID]:
-    """The runs whose records together make up what a run comes to: itself, and what a correction stands on."""
-    rows = connection.execute("select member_id from ledger.run_sets where run_id = %s", [run_id]).fetchall()
-    return [row[0] for row in rows]
+__all__ = ["ATTRIBUTIONS", "BILLS", "RATED", "USAGE", "members"]
 
 
 def _unreversed(table: str) -> str:
@@ -39,4 +33,14 @@ ATTRIBUTIONS = """(
     where run_id = any(%(members)s)
     group by cloud, project_id, billed_cloud, billed_project_id, relation_id, relation_type, depth
     having sum(sign) > 0
+)"""
+
+BILLS = """(
+    select bill.* from ledger.bills as bill
+    where bill.run_id = any(%(members)s) and bill.sign = 1
+        and not exists (
+            select from ledger.bills as reversal
+            where reversal.run_id = any(%(members)s) and reversal.sign = -1 and reversal.reverses_run_id = bill.run_id
+                and reversal.cloud = bill.cloud and reversal.project_id = bill.project_id
+        )
 )"""
