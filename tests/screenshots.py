@@ -58,7 +58,7 @@ def _scene(web: DagsterWeb, home: Path, scratch: Path) -> str:
     with connected(url) as reporting:
         row = reporting.execute(
             "select cloud, resource_id, project_id from reporting.current_resources"
-            " where deleted_at is null and resource_type = 'instance' and created_at < '2026-03-30'"
+            " where deleted_at is null and resource_type = 'instance' and last_event_at < '2026-03-30'"
             " order by cloud, resource_id limit 1"
         ).fetchone()
     assert row is not None
