@@ -28,7 +28,6 @@ LATE = {
     "payload": {},
 }
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-EXPANDED = ",".join(f"tally:__repository__:{group}" for group in ("metering", "ledger", "bills"))
 PATIENCE_OF_A_PAGE = 20_000  # milliseconds until it has drawn itself
 
 
@@ -42,7 +41,8 @@ def main() -> None:
         with dagster_up(environment, Path(scratch) / "up.log") as web:
             correction = _scene(web, home, Path(scratch))
             pages = {
-                "asset-graph": (f"/asset-groups?expanded={EXPANDED}", 1700, 900),
+                "asset-graph": ("/asset-groups", 1700, 900),
+                "asset-checks": ("/locations/tally/asset-groups/bills/lineage", 1500, 800),
                 "failed-check": ("/assets/usage?view=checks&checkDetail=projection_matches_timelines", 1400, 900),
                 "partitions": ("/assets/completed_run?view=partitions", 1400, 800),
                 "correction-run": (f"/runs/{correction}", 1400, 800),
