@@ -13,7 +13,7 @@ PYTHON := .venv/bin/python
 DBT := .venv/bin/dbt
 PACKAGES := tally pricing assets resources tally_dagster
 
-.PHONY: help demo up test check bench screenshots setup setup-runtime clean
+.PHONY: help demo up test drill check bench screenshots setup setup-runtime clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ up: setup-runtime ## PostgreSQL, Dagster webserver and daemon, until Ctrl-C
 
 test: setup ## every test, on the embedded PostgreSQL or on TALLY_TEST_SERVER_URL
 	$(PYTHON) -m pytest -n 2 $(ARGS)
+
+drill: setup ## the tests that take minutes each, which make test leaves out
+	$(PYTHON) -m pytest -n 2 -m drill $(ARGS)
 
 check: setup ## lint, types, import contracts, SQL
 	$(PYTHON) -m ruff check .

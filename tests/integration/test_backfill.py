@@ -18,7 +18,7 @@ def done(runs: list[dict[str, Any]]) -> bool:
     return months == {MARCH, APRIL}
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_a_backfill_corrects_finalized_months_and_replaces_open_ones(
     house: House, dagster_url: str, tmp_path: Path
 ) -> None:
