@@ -9,43 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.domain.instants import parse_instant
 from tally.domain.lifecycle import Interval, Lifecycle, Lifetime, lifecycle, seen_by
-from tally.domain.resource_type import Effect
 from tally.domain.timeline import Step, replay
 from tests.histories import histories
 from tests.model import Model, Record
-
-SMALL = {"size_gb": 100}
-LARGE = {"size_gb": 200}
-
-
-def at(clock: str) -> datetime:
-    """An instant of one day."""
-    return parse_instant(f"2026-03-05T{clock}Z")
-
-
-def step(clock: str, effect: str, event_id: str = "", **fields: Any) -> Step:
-    """A step of the collector; without an id it is named by its effect and time."""
-    defaults: dict[str, Any] = {"synthetic": False, "project_id": "p1", "size": None, "state": None, "payload": {}}
-    known = Effect(effect)
-    return Step(at(clock), event_id or f"{effect} {clock}", f"thing.{effect}", known, **(defaults | fields))
-
-
-def as_step(record: Record) -> Step:
-    """A record of the model as the fold sees it."""
-    configures = record.effect in ("create", "update")
-    return Step(
-        timestamp=record.timestamp,
-        event_id=record.event_id,
-        event_type=record.effect,
-        effect=Effect(record.effect),
-        synthetic=record.source == "reconciliation",
-        project_id=record.project_id,
-        size=dict(record.size) if configures and record.size is not None else None,
-        state=record.state if configures else None,
-        payload={"usage": record.usage} if record.usage else {},
-    )
+from tests.steps import LARGE, SMALL, as_step, at, step
 
 
 def read(*steps: Step) -> Lifecycle:

@@ -1,7 +1,6 @@
 """The fold of a history into its current configuration (rules 8, 9 and 11), also beside the model of tests/model.py."""
 
 import dataclasses
-from datetime import datetime
 from itertools import permutations
 from typing import Any
 
@@ -10,42 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.domain.event import Event
-from tally.domain.instants import parse_instant
 from tally.domain.resource_type import Effect, Transition
 from tally.domain.timeline import Projection, Step, advance, in_order, replay, step_of
 from tests.histories import histories
 from tests.model import Model, Record
-
-SMALL = {"size_gb": 100}
-LARGE = {"size_gb": 200}
-
-
-def at(clock: str) -> datetime:
-    """An instant of one day."""
-    return parse_instant(f"2026-03-05T{clock}Z")
-
-
-def step(clock: str, effect: str, event_id: str = "", **fields: Any) -> Step:
-    """A step of the collector; without an id it is named by its effect and time."""
-    defaults: dict[str, Any] = {"synthetic": False, "project_id": "p1", "size": None, "state": None, "payload": {}}
-    known = Effect(effect)
-    return Step(at(clock), event_id or f"{effect} {clock}", f"thing.{effect}", known, **(defaults | fields))
-
-
-def as_step(record: Record) -> Step:
-    """A record of the model as the fold sees it; only create and update say what a resource is."""
-    configures = record.effect in ("create", "update")
-    return Step(
-        timestamp=record.timestamp,
-        event_id=record.event_id,
-        event_type=record.effect,
-        effect=Effect(record.effect),
-        synthetic=record.source == "reconciliation",
-        project_id=record.project_id,
-        size=dict(record.size) if configures and record.size is not None else None,
-        state=record.state if configures else None,
-        payload={},
-    )
+from tests.steps import LARGE, SMALL, as_step, at, step
 
 
 def replayed(*steps: Step) -> Projection:

@@ -11,7 +11,7 @@ from tally.domain.lifecycle import lifecycle
 from tally.domain.usage import Gain, Usage, minutes, usage_of
 from tests.histories import INSTANTS, histories
 from tests.model import Model, Record
-from tests.unit.domain.test_lifecycle import as_step
+from tests.steps import as_step
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
 
