@@ -14,9 +14,9 @@ from tally.store.json_text import read_json, write_json
 
 Connection = psycopg.Connection[TupleRow]
 
-# Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3).
 POOL_TIMEOUT = 5  # seconds
 
+# Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3).
 _SESSION = "-c timezone=UTC -c jit=off -c application_name=tally"
 
 

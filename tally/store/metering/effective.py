@@ -5,10 +5,6 @@ the runs themselves, as %(members)s: from a list of values the planner knows how
 written, and from the views it does not. What is done with the records does not belong here.
 """
 
-from tally.store.metering.runs import members
-
-__all__ = ["ATTRIBUTIONS", "BILLS", "RATED", "USAGE", "members"]
-
 
 def _unreversed(table: str) -> str:
     return f"""(

@@ -19,6 +19,7 @@ from psycopg.rows import class_row
 from tally.domain.principal import ProjectKey
 from tally.domain.run import Run, RunStatus
 from tally.store.database import Connection
+from tally.store.metering.effective import BILLS
 from tally.store.metering.runs import members
 
 RecordKey = tuple[str, str, str, UUID]  # (cloud, resource_type, resource_id, id): the order of lists of records
@@ -108,12 +109,6 @@ class RatedRow(NamedTuple):
 
 BYTES_OF_BILLS = 16 * 1024 * 1024  # a large customer's bill alone has some megabytes
 
-_NOT_TAKEN_BACK = """not exists (
-    select from ledger.bills as reversal
-    where reversal.run_id = any(%(run_ids)s) and reversal.sign = -1 and reversal.reverses_run_id = t.run_id
-        and reversal.cloud = t.cloud and reversal.project_id = t.project_id
-)"""
-
 _RECORD_KEY = ("cloud", "resource_type", "resource_id", "id")
 
 
@@ -134,8 +129,7 @@ def bills(
     before = f"coalesce(sum(octet_length(t.document)) over ({frame}), 0)"
     document = f"case when {before} < {BYTES_OF_BILLS} then t.document end"
     columns = ", ".join(document if name == "document" else f"t.{name}" for name in BillRow._fields)
-    counts = ["t.sign = 1", _NOT_TAKEN_BACK]
-    rows = _page(connection, columns, "bills", ("cloud", "project_id"), run_id, wanted, visible, after, limit, counts)
+    rows = _page(connection, columns, BILLS, ("cloud", "project_id"), run_id, wanted, visible, after, limit)
     return [BillRow(*row) for row in rows]
 
 
@@ -150,7 +144,7 @@ def usage_records(
 ) -> list[UsageRow]:
     """Return the next usage records as of a run after a key: by (cloud, resource_type, resource_id, id)."""
     columns = ", ".join(f"t.{name}::text" if name == "usage" else f"t.{name}" for name in UsageRow._fields)
-    rows = _page(connection, columns, "usage_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
+    rows = _page(connection, columns, "ledger.usage_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
     return [UsageRow(*row) for row in rows]
 
 
@@ -165,7 +159,7 @@ def rated_records(
 ) -> list[RatedRow]:
     """Return the next rated records as of a run after a key: by (cloud, resource_type, resource_id, id)."""
     columns = ", ".join(f"t.{name}" for name in RatedRow._fields)
-    rows = _page(connection, columns, "rated_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
+    rows = _page(connection, columns, "ledger.rated_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
     return [RatedRow(*row) for row in rows]
 
 
@@ -189,17 +183,16 @@ def runs(
 def _page(
     connection: Connection,
     columns: str,
-    table: str,
+    source: str,
     key: Sequence[str],
     run_id: UUID,
     wanted: LedgerFilter,
     visible: Collection[ProjectKey] | None,
     after: Sequence[object] | None,
     limit: int,
-    condition: Sequence[str] = (),
 ) -> list[tuple[Any, ...]]:
     names = [field.name for field in fields(LedgerFilter) if getattr(wanted, field.name) is not None]
-    where = ["t.run_id = any(%(run_ids)s)", *condition, *(f"t.{name} = %({name})s" for name in names)]
+    where = ["t.run_id = any(%(members)s)", *(f"t.{name} = %({name})s" for name in names)]
     order = ", ".join(f"t.{name}" for name in key)
     if after is not None:
         where.append(f"({order}) > ({', '.join(f'%(after_{place})s' for place in range(len(key)))})")
@@ -210,7 +203,7 @@ def _page(
             " where seen.cloud = t.cloud and seen.project_id = t.project_id)"
         )
     values = {name: getattr(wanted, name) for name in names} | {
-        "run_ids": members(connection, run_id),
+        "members": members(connection, run_id),
         "limit": limit,
     }
     values |= {f"after_{place}": value for place, value in enumerate(after or ())}
@@ -218,5 +211,5 @@ def _page(
         "seen_clouds": [cloud for cloud, _ in visible or ()],
         "seen_projects": [project_id for _, project_id in visible or ()],
     }
-    query = f"select {columns} from ledger.{table} as t where {' and '.join(where)} order by {order} limit %(limit)s"
+    query = f"select {columns} from {source} as t where {' and '.join(where)} order by {order} limit %(limit)s"
     return connection.execute(query.encode(), values, prepare=False).fetchall()
