@@ -1,8 +1,10 @@
 """A small month, and the way to close it through the real job: the words of several tests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from dagster import DagsterEventType, ExecuteInProcessResult
 
@@ -10,6 +12,7 @@ from resources.clock import Clock
 from resources.databases import Databases
 from tally.domain.period import BillingPeriod
 from tally.store.database import Connection, connected
+from tests.conftest import close_to_sessions, fresh_database
 from tests.integration.sending import send
 
 PERIOD = BillingPeriod.parse("2026-03")
@@ -78,6 +81,29 @@ class House:
         """Rows of the metering database."""
         with connected(self.metering_url) as metering:
             return metering.execute(sql.encode()).fetchall()
+
+
+@contextmanager
+def template_of(
+    server_url: str, reporting_template: str, metering_template: str, prepare: Callable[[House], None]
+) -> Iterator[tuple[str, str]]:
+    """Names of a reporting and a metering database as ``prepare`` leaves them, to be copied."""
+    with (
+        fresh_database(server_url, reporting_template) as reporting_url,
+        fresh_database(server_url, metering_template) as metering_url,
+    ):
+        prepare(House(reporting_url, metering_url))
+        for url in (reporting_url, metering_url):
+            close_to_sessions(server_url, url)
+        yield urlsplit(reporting_url).path.removeprefix("/"), urlsplit(metering_url).path.removeprefix("/")
+
+
+@contextmanager
+def copied(server_url: str, templates: tuple[str, str]) -> Iterator[House]:
+    """An installation of its own, copied from templates."""
+    reporting, metering = templates
+    with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
+        yield House(reporting_url, metering_url)
 
 
 def failed_steps(result: ExecuteInProcessResult) -> list[str]:

@@ -1,13 +1,12 @@
 """One small month, closed once by the real job: the databases of each test are clones of what it left."""
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import close_to_sessions, fresh_database, temporary_home
+from tests.conftest import temporary_home
 from tests.integration.api_server import Client, live_api
-from tests.integration.closing import SMALL_MONTH, House
+from tests.integration.closing import SMALL_MONTH, House, copied, template_of
 from tests.integration.victoria import Victoria, running_victoria
 
 
@@ -27,24 +26,20 @@ def closed_templates(
     tally_home: None,  # noqa: ARG001
 ) -> Iterator[tuple[str, str]]:
     """Names of a reporting and a metering database in which the small month is closed."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-    ):
-        house = House(reporting_url, metering_url)
+
+    def close(house: House) -> None:
         house.ingest(*SMALL_MONTH)
         house.close()
-        for url in (reporting_url, metering_url):
-            close_to_sessions(server_url, url)
-        yield urlsplit(reporting_url).path.removeprefix("/"), urlsplit(metering_url).path.removeprefix("/")
+
+    with template_of(server_url, reporting_template, metering_template, close) as names:
+        yield names
 
 
 @pytest.fixture
 def house(server_url: str, closed_templates: tuple[str, str]) -> Iterator[House]:
     """An installation of its own in which the small month is closed, but not finalized."""
-    reporting, metering = closed_templates
-    with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
-        yield House(reporting_url, metering_url)
+    with copied(server_url, closed_templates) as house:
+        yield house
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A finalized month is proved by hashes and by a replay; whoever has changed it past the triggers is found (S41)."""
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,8 +10,7 @@ from tally.services.installation import Databases
 from tally.services.verify import Verified, verify
 from tally.settings import Settings
 from tally.store.database import connected
-from tests.conftest import close_to_sessions, fresh_database
-from tests.integration.closing import LARGE, SMALL, House, instance
+from tests.integration.closing import LARGE, SMALL, House, copied, instance, template_of
 from tests.integration.correcting import correct, finalize_month
 
 CLOUD = "os-prod-eu1"
@@ -26,11 +24,8 @@ def corrected_templates(
     tally_home: None,  # noqa: ARG001
 ) -> Iterator[tuple[str, str]]:
     """Names of the databases of a month that is finalized and corrected: one resource was deleted late, one moved."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-    ):
-        house = House(reporting_url, metering_url)
+
+    def close_and_correct(house: House) -> None:
         house.ingest(
             instance("l-1", "02-01T00:00:00", "create.end", "late", size=LARGE, project_id="p-9"),
             instance("k-1", "03-05T00:00:00", "create.end", "kept", size=LARGE, project_id="p-8"),
@@ -40,17 +35,16 @@ def corrected_templates(
         finalize_month(house)
         house.ingest(instance("l-2", "03-20T12:00:00", "delete.end", "late", project_id="p-9"))
         assert correct(house).success
-        for url in (reporting_url, metering_url):
-            close_to_sessions(server_url, url)
-        yield urlsplit(reporting_url).path.removeprefix("/"), urlsplit(metering_url).path.removeprefix("/")
+
+    with template_of(server_url, reporting_template, metering_template, close_and_correct) as names:
+        yield names
 
 
 @pytest.fixture
 def corrected(server_url: str, corrected_templates: tuple[str, str]) -> Iterator[House]:
     """A copy of that month."""
-    reporting, metering = corrected_templates
-    with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
-        yield House(reporting_url, metering_url)
+    with copied(server_url, corrected_templates) as house:
+        yield house
 
 
 def verified(house: House) -> Verified:
