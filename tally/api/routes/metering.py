@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from tally.api.answers import JsonAnswer, instant, stored
 from tally.api.dependencies import Caller, InProcess, Metering, Reporting, check_project_filter
@@ -29,6 +29,21 @@ from tally.services.runs import PeriodRow
 from tally.store.metering.queries import BillRow, LedgerFilter, RatedRow, UsageRow
 
 router = APIRouter()
+
+
+def records_filter(
+    caller: Caller,
+    cloud: NameFilter = None,
+    project_id: NameFilter = None,
+    resource_type: NameFilter = None,
+    resource_id: NameFilter = None,
+) -> LedgerFilter:
+    """Return what a list of records is narrowed down to, if the caller may ask for it."""
+    check_project_filter(caller, cloud, project_id)
+    return LedgerFilter(cloud, project_id, resource_type, resource_id)
+
+
+RecordsFilter = Annotated[LedgerFilter, Depends(records_filter)]
 
 
 @router.get("/api/v1/bills", operation_id="listBills")
@@ -57,51 +72,23 @@ def bills(
 
 @router.get("/api/v1/usage-records", operation_id="listUsageRecords")
 def usage_records(
-    period: Period,
-    caller: Caller,
-    metering: Metering,
-    page: Paged,
-    cloud: NameFilter = None,
-    project_id: NameFilter = None,
-    resource_type: NameFilter = None,
-    resource_id: NameFilter = None,
+    period: Period, caller: Caller, metering: Metering, page: Paged, wanted: RecordsFilter
 ) -> JsonAnswer:
     """List the usage records of a month by (cloud, resource_type, resource_id, id)."""
-    check_project_filter(caller, cloud, project_id)
     run = latest(metering, period)
-    rows = list_usage_records(
-        metering,
-        run,
-        LedgerFilter(cloud, project_id, resource_type, resource_id),
-        visible=caller.projects,
-        after=_after(page, run, str, str, str, UUID),
-        limit=page.fetch,
-    )
+    after = _after(page, run, str, str, str, UUID)
+    rows = list_usage_records(metering, run, wanted, visible=caller.projects, after=after, limit=page.fetch)
     return page.answer(rows, lambda row: (run.id, *row.key), _usage)
 
 
 @router.get("/api/v1/rated-records", operation_id="listRatedRecords")
 def rated_records(
-    period: Period,
-    caller: Caller,
-    metering: Metering,
-    page: Paged,
-    cloud: NameFilter = None,
-    project_id: NameFilter = None,
-    resource_type: NameFilter = None,
-    resource_id: NameFilter = None,
+    period: Period, caller: Caller, metering: Metering, page: Paged, wanted: RecordsFilter
 ) -> JsonAnswer:
     """List the rated records of a month by (cloud, resource_type, resource_id, id)."""
-    check_project_filter(caller, cloud, project_id)
     run = latest(metering, period)
-    rows = list_rated_records(
-        metering,
-        run,
-        LedgerFilter(cloud, project_id, resource_type, resource_id),
-        visible=caller.projects,
-        after=_after(page, run, str, str, str, UUID),
-        limit=page.fetch,
-    )
+    after = _after(page, run, str, str, str, UUID)
+    rows = list_rated_records(metering, run, wanted, visible=caller.projects, after=after, limit=page.fetch)
     return page.answer(rows, lambda row: (run.id, *row.key), _rated)
 
 
