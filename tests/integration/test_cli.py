@@ -359,7 +359,7 @@ def processes_that_name(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.drill
+@pytest.mark.slow
 def test_the_example_month_from_demo_to_finalized(tally: Tally, home: Path) -> None:
     """The demo succeeds again and again, also when the month is finalized; closing that again is a correction."""
     for _ in range(2):
