@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tally.cli.terminal import now
 from tally.services.credentials import authenticate_token
 from tally.store.database import Connection
-from tally.terminal import now
 from tests.integration.test_cli import Done, environment, run
 
 EU1 = ("--role", "ingest", "--platform", "openstack", "--cloud", "os-prod-eu1")

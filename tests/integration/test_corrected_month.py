@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from tally.cli.explanations import lines
 from tally.domain.errors import InvalidInput, Refused
-from tally.explanations import lines
 from tally.services.bills import bills
 from tally.services.correct import CorrectionRequest
 from tally.services.corrections import last_correction, refuse_unless_finalized, tags

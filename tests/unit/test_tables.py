@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tally import tables
+from tally.cli import tables
 from tally.domain.run import Finding
 from tally.services.ingest import Outcome
 from tally.services.ingest_files import Summary

@@ -1,0 +1,5 @@
+"""The command line as a module: ``python -m tally.cli``."""
+
+from tally.cli import main
+
+main()

@@ -1,0 +1,97 @@
+"""The installation: its servers, its databases, its example."""
+
+from contextlib import suppress
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from tally.cli import tables, terminal
+from tally.cli.context import month_of, reporting_database, run_job
+from tally.services import bills as bill_service
+from tally.services import installation, orchestrator, projection
+from tally.services import runs as run_service
+from tally.services.demo import PERIOD as EXAMPLE_PERIOD
+from tally.services.demo import load_example
+from tally.services.documents import write_documents
+from tally.settings import Settings
+from tally.store.database import connected
+
+commands = typer.Typer()
+
+
+@commands.command()
+def up() -> None:
+    """Run PostgreSQL, the Dagster webserver and its daemon until Ctrl-C, which stops everything.
+
+    The graph of assets is at /asset-groups, the runs at /runs. Materialize all there would finalize too: launch the job
+    close_month for a month instead.
+    """
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases, suppress(KeyboardInterrupt):
+        orchestrator.up(settings, databases, terminal.out().print)
+
+
+@commands.command(epilog="Examples:  tally api   |   tally api --host 0.0.0.0   |   tally api --development")
+def api(
+    host: Annotated[str, typer.Option(help="Address to listen on; the port is TALLY_API_PORT.")] = "127.0.0.1",
+    development: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--development", help="Without authentication, and for this machine only.")
+    ] = False,
+) -> None:
+    """Serve the Reporting API until Ctrl-C: events in; inventory, history, usage and bills out.
+
+    Callers need a token: tally credential create, or an OIDC issuer: docs/reference/security.md.
+    """
+    from tally.api.server import serve
+
+    settings = Settings.from_environment()
+    with installation.running(settings) as databases:
+        serve(settings, databases, host, development=development, say=partial(typer.echo, err=True))
+
+
+@commands.command()
+def demo() -> None:
+    """Take in the example month, close it, and show its bills. Nothing is left running.
+
+    Its events stay in TALLY_HOME. Set another TALLY_HOME for data of your own.
+    """
+    settings, month = month_of(EXAMPLE_PERIOD)
+    with installation.running(settings) as databases:
+        with connected(databases.reporting_url) as reporting:
+            tables.summary(terminal.out(), load_example(reporting, settings, terminal.actor(), terminal.now))
+        with connected(databases.metering_url) as metering:
+            finalized = any(run.status == "finalized" for run in run_service.runs(metering, month))
+        if finalized:
+            terminal.err().print(f"{month} is finalized already: these are its bills.")
+        else:
+            run_job(settings, databases, "close_month", month)
+        with connected(databases.metering_url) as metering:
+            rows = bill_service.bills(metering, month)
+    tables.bills(terminal.out(), rows, write_documents(rows, settings.home / "bills" / str(month)))
+
+
+@commands.command()
+def migrate() -> None:
+    """Bring the databases up to date, and say what was changed. Every command does; this one says so.
+
+    Resource types and price files that are new are loaded, too.
+    """
+    settings = Settings.from_environment()
+    with installation.serving(settings) as databases:
+        tables.prepared(terminal.out(), installation.prepare(databases, settings.prices))
+
+
+@commands.command(epilog="Examples:  tally rebuild   |   tally rebuild --cloud os-prod-eu1")
+def rebuild(
+    cloud: Annotated[str, typer.Option(help="Only the resources of this cloud.")] = "",
+) -> None:
+    """Replay the current state of all resources from their events. Ingestion goes on meanwhile.
+
+    It can be broken off at any time, and begun again.
+    """
+    with reporting_database() as (_, reporting):
+        total = projection.size(reporting, cloud or None)
+        with terminal.counting("resources", total) as progress:
+            replayed = projection.rebuild(reporting, cloud or None, progress=progress)
+    terminal.out().print(f"replayed {replayed} resources")
