@@ -3,66 +3,10 @@
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'id'], 'unique': true}]
 ) }}
 -- One row per priced dimension of each usage record, exact and rounded once (rule 23).
-with run as (
-    select * from {{ ref('stg_runs') }}
-),
-
-usage_records as (
-    select * from {{ ref('int_usage_records') }}
-),
-
-prices as (
-    select prices.*, versions.currency
-    from {{ source('ledger', 'prices') }} as prices
-    inner join run on prices.version = run.pricing_version
-    inner join {{ source('ledger', 'pricing_versions') }} as versions on versions.version = prices.version
-),
-
-modifiers as (
-    select modifiers.*
-    from {{ source('ledger', 'price_modifiers') }} as modifiers
-    inner join run on modifiers.version = run.pricing_version
-),
-
--- A counter that a record lacks is zero and yields no line; a gauge that it lacks is a finding (rules 26 and 27).
-priced as (
-    select
-        usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
-        usage_records.id as usage_record_id, usage_records.run_id, usage_records.project_id, usage_records.length_us,
-        prices.metric as dimension, prices.formula, prices.price, prices.currency, prices.version as pricing_version,
-        (usage_records.usage ->> prices.metric)::numeric as quantity,
-        case when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) else 1 end as state_modifier,
-        case when prices.formula = 'time_gauge' then coalesce(by_type.modifier, 1) else 1 end as type_modifier
-    from usage_records
-    inner join prices
-        on usage_records.platform = prices.platform and usage_records.resource_type = prices.resource_type
-    left join modifiers as by_state
-        on
-            by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
-            and by_state.kind = 'state' and by_state.value = usage_records.state
-    left join modifiers as by_type
-        on
-            by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
-            and by_type.kind = 'type' and by_type.value = usage_records.size ->> 'type'
-    where jsonb_typeof(usage_records.usage -> prices.metric) = 'number'
-),
-
--- The exact amount is numerator / 3.6e9 for what is priced per unit and hour, numerator / 1 for a counter.
-multiplied as (
-    select
-        *,
-        case
-            when formula = 'time_gauge' then length_us * quantity * price * state_modifier * type_modifier
-            else quantity * price * 3600000000
-        end as numerator
-    from priced
-)
-
-select
-    cloud, platform, resource_type, resource_id,
-    {{ derived_id(['usage_record_id', 'dimension']) }} as id,
-    run_id, usage_record_id, project_id, dimension, quantity, price, state_modifier, type_modifier,
-    {{ round_half_up('numerator', 3600000000, 12) }} as amount_exact,
-    {{ round_half_up('numerator', 3600000000, 2) }} as amount,
-    currency, pricing_version
-from multiplied
+{{ rating(
+    run=ref('stg_runs'),
+    usage_records=ref('int_usage_records'),
+    versions=source('ledger', 'pricing_versions'),
+    prices=source('ledger', 'prices'),
+    modifiers=source('ledger', 'price_modifiers')
+) }}
