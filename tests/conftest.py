@@ -4,6 +4,7 @@ The server is the one of TALLY_TEST_SERVER_URL (a superuser's URL), or an embedd
 each pytest worker. Nothing is left behind: databases are dropped, the server is stopped, its directory removed.
 """
 
+import inspect
 import os
 import shutil
 import tempfile
@@ -28,6 +29,11 @@ REPOSITORY = Path(__file__).parents[1]
 # A machine that is busy with something else is no fault of what is tested.
 hypothesis_settings.register_profile("tally", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("tally")
+
+
+# dbt asks inspect for the source of every frame on the stack, once for each of its flags. The frames by which xdist
+# starts have none, and inspect would search all modules for them each time: minutes over all tests.
+inspect.modulesbyfile["<string>"] = "__main__"  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
