@@ -26,7 +26,7 @@ def parse_price_version(text: str, name: str) -> PriceVersion:
     """Read a version file; ``name`` says in errors which one it is.
 
     Raises:
-        InvalidInput: with the lines of everything that is wrong with it.
+        FaultyDocument: with the lines of everything that is wrong with it.
     """
     root = compose(text, name)
     faults = Faults(name)

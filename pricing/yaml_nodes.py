@@ -5,8 +5,9 @@ the last. What the keys mean is price_file.py's business.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from typing import NamedTuple
 
 import yaml
 
@@ -18,42 +19,59 @@ _NULL = "tag:yaml.org,2002:null"
 Members = dict[str, yaml.Node]
 
 
+class Fault(NamedTuple):
+    """One thing that is wrong with a document, and where: its line, or 0 for the document as a whole."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
+
+class FaultyDocument(InvalidInput):
+    """A document that cannot be read; ``faults`` are all that was found, in the order of their lines."""
+
+    def __init__(self, name: str, faults: Sequence[Fault]) -> None:
+        super().__init__(f"{name}: " + "; ".join(map(str, faults)))
+        self.faults = tuple(faults)
+
+
 class Faults:
     """What is wrong with one document, with the line of each fault."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._found: list[tuple[int, str]] = []
+        self._found: list[Fault] = []
 
     def add(self, node: yaml.Node, text: str) -> None:
         """Note a fault at the line where a node begins."""
-        self._found.append((node.start_mark.line + 1, text))
+        self._found.append(Fault(node.start_mark.line + 1, text))
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def raise_all(self) -> None:
-        """Raise InvalidInput with all faults in the order of their lines, if there are any."""
+        """Raise FaultyDocument with all faults in the order of their lines, if there are any."""
         if self._found:
-            lines = [f"line {line}: {text}" for line, text in sorted(set(self._found))]
-            raise InvalidInput(f"{self._name}: " + "; ".join(lines))
+            raise FaultyDocument(self._name, sorted(set(self._found)))
 
 
 def compose(text: str, name: str) -> yaml.Node:
     """Parse one YAML document into nodes.
 
     Raises:
-        InvalidInput: naming the line where it is no YAML.
+        FaultyDocument: naming the line where it is no YAML.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise InvalidInput(f"{name}: {line}not YAML: {error.problem or error.context}") from None
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise FaultyDocument(name, [Fault(line, f"not YAML: {error.problem or error.context}")]) from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidInput(f"{name}: not YAML: {str(error).splitlines()[0]}") from None
+        raise FaultyDocument(name, [Fault(0, f"not YAML: {str(error).splitlines()[0]}")]) from None
     if node is None:
-        raise InvalidInput(f"{name}: it is empty")
+        raise FaultyDocument(name, [Fault(0, "it is empty")])
     return node
 
 

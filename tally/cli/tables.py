@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from tally.cli.grid import add as _add
+from tally.cli.grid import instant as _instant
+from tally.cli.grid import show as _print
+from tally.cli.grid import signed as _signed
+from tally.cli.grid import table as _table
 from tally.domain.completeness import Waiver
 from tally.domain.graph import Relation
-from tally.domain.instants import format_instant
 from tally.domain.project import Project
 from tally.domain.run import Finding, Run
 from tally.services.completeness import Report
@@ -29,8 +29,6 @@ from tally.services.verify import Verified
 from tally.store.metering.bills import BillRow
 from tally.store.reporting.clouds import CloudRow
 from tally.store.reporting.rejected import LetterRow
-
-_WIDEST = 10_000
 
 
 class BillFormat(StrEnum):
@@ -239,34 +237,3 @@ def replay(console: Console, made: Replay) -> None:
     console.print(counts + (f", ignored {results['ignored']}" if results["ignored"] else ""))
     for reason, count in made.reasons.most_common():
         console.print(f"  {reason}: {count}", markup=False)
-
-
-def _table(*headers: str) -> Table:
-    """A plain table; a header that begins with > is of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in headers:
-        table.add_column(header.removeprefix(">"), justify="right" if header[0] == ">" else "left", no_wrap=True)
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    table.add_row(*(Text(cell) for cell in cells))  # as text: names may hold what looks like markup
-
-
-def _print(console: Console, table: Table) -> None:
-    if table.row_count:
-        # As wide as it is, also on a narrow terminal: a folded id could not be copied, nor a folded line be searched.
-        table.width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
-        console.print(table, soft_wrap=True)
-    else:
-        console.print("none")
-
-
-def _signed(number: Decimal) -> str:
-    """A number with its sign, without trailing zeros."""
-    text = f"{number:+f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _instant(instant: datetime | None) -> str:
-    return "" if instant is None else format_instant(instant)

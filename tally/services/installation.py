@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from tally.domain.errors import Unavailable
+from tally.services.price_files import load_folder
 from tally.services.pricing import load_price_versions
 from tally.services.registry import load_builtin_types
 from tally.settings import Settings
@@ -80,7 +81,7 @@ def prepare(databases: Databases, prices: Path | None = None) -> Prepared:
                 migrate(reporting, "reporting"),
                 migrate(metering, "metering"),
                 load_builtin_types(reporting),
-                load_price_versions(metering) + (load_price_versions(metering, prices) if prices else []),
+                load_price_versions(metering) + (load_folder(reporting, metering, prices) if prices else []),
             )
         except psycopg.Error as error:
             raise Unavailable(f"the databases cannot be brought up to date: {str(error).splitlines()[0]}") from error

@@ -35,10 +35,20 @@ def load_price_versions(connection: Connection, folder: Path | None = None) -> l
         InvalidInput: with every fault of every file.
         Refused: if a file says something else than the version that is loaded under its name, or versions collide.
     """
-    versions = _read(folder or files("pricing") / "models")
+    return add_versions(connection, _read(folder or files("pricing") / "models"))
+
+
+def add_versions(connection: Connection, versions: Sequence[PriceVersion]) -> list[str]:
+    """Add versions to those that are loaded, all or none; returns the names of those that are new.
+
+    Raises:
+        InvalidInput: if two have one name.
+        Refused: if one says something else than the version that is loaded under its name, or versions collide.
+    """
+    _check_one_per_name(versions)
     with connection.transaction():
         lock_versions(connection)
-        loaded = {version.version: version for version in _loaded(connection)}
+        loaded = {version.version: version for version in loaded_versions(connection)}
         _refuse_changed(versions, loaded)
         new = [version for version in versions if version.version not in loaded]
         check_collisions([*loaded.values(), *new])
@@ -53,7 +63,7 @@ def version_for(connection: Connection, period: BillingPeriod) -> PriceVersion:
     Raises:
         Refused: if none does, listing those that are loaded; never another month's prices.
     """
-    return choose_version(_loaded(connection), period.first_day)
+    return choose_version(loaded_versions(connection), period.first_day)
 
 
 def version_named(connection: Connection, name: str) -> PriceVersion:
@@ -62,12 +72,18 @@ def version_named(connection: Connection, name: str) -> PriceVersion:
     Raises:
         NotFound: listing those that are loaded.
     """
-    loaded = _loaded(connection)
+    loaded = loaded_versions(connection)
     for version in loaded:
         if version.version == name:
             return version
     known = ", ".join(version.version for version in loaded) or "none"
     raise NotFound(f"price version {name!r} is not loaded; loaded: {known}")
+
+
+def loaded_versions(connection: Connection) -> list[PriceVersion]:
+    """List the versions that are loaded, by the first month that they hold for."""
+    # JSON is YAML: what is stored goes through the same door as the file that it came from.
+    return [parse_price_version(row.content, f"price version {row.version}") for row in stored_versions(connection)]
 
 
 def _read(folder: Traversable) -> list[PriceVersion]:
@@ -84,15 +100,14 @@ def _read(folder: Traversable) -> list[PriceVersion]:
                 faults.append(f"{file.name}: not UTF-8 at byte {error.start}")
     if faults:
         raise InvalidInput("; ".join(faults))
-    return _one_per_name(versions)
+    return versions
 
 
-def _one_per_name(versions: Sequence[PriceVersion]) -> list[PriceVersion]:
+def _check_one_per_name(versions: Sequence[PriceVersion]) -> None:
     by_name: dict[str, PriceVersion] = {}
     for version in versions:
         if by_name.setdefault(version.version, version) is not version:
             raise InvalidInput(f"two files hold version {version.version}; a version is one file")
-    return list(by_name.values())
 
 
 def _refuse_changed(versions: Sequence[PriceVersion], loaded: dict[str, PriceVersion]) -> None:
@@ -103,11 +118,6 @@ def _refuse_changed(versions: Sequence[PriceVersion], loaded: dict[str, PriceVer
     ]
     if reasons:
         raise Refused("a price version never changes", reasons)
-
-
-def _loaded(connection: Connection) -> list[PriceVersion]:
-    # JSON is YAML: what is stored goes through the same door as the file that it came from.
-    return [parse_price_version(row.content, f"price version {row.version}") for row in stored_versions(connection)]
 
 
 def _insert(connection: Connection, version: PriceVersion) -> None:

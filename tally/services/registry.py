@@ -31,6 +31,7 @@ __all__ = [
     "define_type",
     "list_types",
     "load_builtin_types",
+    "shipped_types",
     "versions_of_type",
 ]
 
@@ -72,6 +73,11 @@ def versions_of_type(connection: Connection, platform: str, resource_type: str) 
     if not rows:
         raise NotFound(f"{platform}.{resource_type} is not in the registry of resource types")
     return rows
+
+
+def shipped_types() -> Mapping[Key, ResourceType]:
+    """Return the resource types that ship with Tally, without a database."""
+    return {key: ResourceType.from_definition(*key, 0, definition) for key, definition in _shipped()}
 
 
 def load_builtin_types(connection: Connection) -> list[str]:

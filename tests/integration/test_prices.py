@@ -11,6 +11,7 @@ from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.period import BillingPeriod
 from tally.services.installation import Databases, prepare
 from tally.services.pricing import load_price_versions, version_for, version_named
+from tally.services.registry import define_type
 from tally.store.database import Connection, connected
 
 PRICES = """\
@@ -193,11 +194,23 @@ def test_a_folder_that_does_not_exist_is_named(metering: Connection, tmp_path: P
         load_price_versions(metering, tmp_path / "nowhere")
 
 
-def test_an_installation_brings_prices_of_its_own(reporting_url: str, metering_url: str, tmp_path: Path) -> None:
+def test_an_installation_brings_prices_of_its_own(
+    reporting: Connection, reporting_url: str, metering_url: str, tmp_path: Path
+) -> None:
     """From a folder that it names, beside those that ship; again is nothing, and a folder that is not there is said."""
     databases = Databases(reporting_url, metering_url, "")
     write(tmp_path, "2026-06", "2026-06")
+    with pytest.raises(InvalidInput, match=r"line 6: cluster\.task is not in the registry"):
+        prepare(databases, tmp_path)
+    define_cluster(reporting)
     assert prepare(databases, tmp_path).price_versions == ["2026-06"]
     assert prepare(databases, tmp_path).price_versions == []
     with pytest.raises(InvalidInput, match="nowhere is not a folder of price versions"):
         prepare(databases, tmp_path / "nowhere")
+
+
+def define_cluster(reporting: Connection) -> None:
+    """Register what PRICES prices."""
+    lifecycle = {"lifecycle": {"task.stop": {"effect": "update", "state": "off"}}}
+    for resource_type in ("task", "disk"):
+        define_type(reporting, "cluster", resource_type, lifecycle, "test")
