@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import pytest
+import xdist.remote
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
@@ -31,9 +32,9 @@ hypothesis_settings.register_profile("tally", deadline=None, suppress_health_che
 hypothesis_settings.load_profile("tally")
 
 
-# dbt asks inspect for the source of every frame on the stack, once for each of its flags. The frames by which xdist
-# starts have none, and inspect would search all modules for them each time: minutes over all tests.
-inspect.modulesbyfile["<string>"] = "__main__"  # type: ignore[attr-defined]
+# dbt asks inspect for the module of every frame on the stack, once for each of its flags. The frames by which xdist
+# starts belong to none that inspect knows, and it would search all modules each time: minutes over all tests.
+inspect.modulesbyfile.update({"<string>": "__main__", xdist.remote.__file__: "xdist.remote"})  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
