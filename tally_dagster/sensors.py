@@ -71,8 +71,8 @@ def period_finalization(
     databases: Databases, installation: Installation, clock: Clock
 ) -> list[RunRequest] | SkipReason:
     """One finalization per run that was closed: the run key is the run."""
-    with connected(databases.metering()) as metering:
-        found = due.finalizations_due(metering, installation.period_zone, installation.grace, clock.now())
+    with connected(databases.reporting()) as reporting, connected(databases.metering()) as metering:
+        found = due.finalizations_due(reporting, metering, installation.period_zone, installation.grace, clock.now())
     ready = [run for run, reasons in found.items() if not reasons]
     if not ready:
         waiting = [f"{run.period}: {'; '.join(reasons)}" for run, reasons in found.items()]

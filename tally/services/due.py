@@ -15,6 +15,7 @@ from tally.services.finalize import refusals
 from tally.services.late import finalized_periods, late_relations
 from tally.store.database import Connection
 from tally.store.metering import runs as run_store
+from tally.store.metering.late import events_outside
 from tally.store.reporting import arrivals
 from tally.store.reporting.arrivals import LastHeard
 from tally.store.reporting.syncs import LastSync
@@ -82,11 +83,13 @@ def closes_due(metering: Connection, zone: str, grace: timedelta, now: datetime)
     return closes(run_store.live_runs(metering), zone, grace, now)
 
 
-def finalizations_due(metering: Connection, zone: str, grace: timedelta, now: datetime) -> dict[Run, list[str]]:
+def finalizations_due(
+    reporting: Connection, metering: Connection, zone: str, grace: timedelta, now: datetime
+) -> dict[Run, list[str]]:
     """Return each closed run whose grace is over, with what speaks against finalizing it: nothing, if it is due."""
     runs = [run for run in run_store.live_runs(metering) if run.status == "completed" and not run.preliminary]
     return {
-        run: refusals(metering, run, BillingPeriod.parse(run.period, zone), grace, now)
+        run: refusals(reporting, metering, run, BillingPeriod.parse(run.period, zone), grace, now)
         for run in sorted(runs, key=lambda run: run.period)
         if run.period_to + grace <= now
     }
@@ -118,7 +121,7 @@ def silent(reporting: Connection, silence: timedelta, now: datetime) -> list[Las
 def _late(reporting: Connection, metering: Connection, period: str, waiting: int) -> Late:
     run = run_store.latest_run(metering, period)
     assert run is not None, period
-    loaded = run_store.events_outside(metering, run)
+    loaded = events_outside(metering, run)
     return Late(period, run, loaded, waiting, len(late_relations(reporting, metering, run)))
 
 

@@ -86,6 +86,8 @@ def explain(
     life, interval = _interval(whole, usage)
     steps = [interval.caused_by, interval.ended_by] if interval else [None, None]
     caused_by, ended_by = (_seen(step, record.cloud, visible) for step in steps)
+    if ended_by is None:
+        usage = usage._replace(to_event_id=None)  # else the id of an event that is not for the one who asks
     increments: list[Increment] = []
     if whole and life and record.dimension in usage.counters:
         increments = _increments(metering, record, usage, run, whole, life)

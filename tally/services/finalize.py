@@ -12,10 +12,12 @@ from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import completeness
 from tally.services.completeness_policy import shipped_policy
+from tally.services.late import late_relations
 from tally.services.load import load
 from tally.services.runs import REQUIRED_CHECKS, Clock
 from tally.store.database import Connection
 from tally.store.metering import runs as store
+from tally.store.metering.late import events_outside
 
 
 def finalize(
@@ -41,7 +43,7 @@ def finalize(
     now = clock()
     if run.status != "finalized":
         completeness.record(reporting, metering, run, policy or shipped_policy())
-    reasons = refusals(metering, run, period, grace, now)
+    reasons = refusals(reporting, metering, run, period, grace, now)
     if reasons:
         raise Refused(f"{period} cannot be finalized", reasons)
     with metering.transaction():
@@ -50,7 +52,9 @@ def finalize(
     return store.select_runs(metering, run_id=run.id)[0]
 
 
-def refusals(metering: Connection, run: Run, period: BillingPeriod, grace: timedelta, now: datetime) -> list[str]:
+def refusals(
+    reporting: Connection, metering: Connection, run: Run, period: BillingPeriod, grace: timedelta, now: datetime
+) -> list[str]:
     """Everything that speaks against finalizing a run, one line each."""
     if run.status == "finalized":
         return [f"it is finalized already, since {format_instant(run.finalized_at or now)}"]
@@ -59,7 +63,7 @@ def refusals(metering: Connection, run: Run, period: BillingPeriod, grace: timed
         *_in_the_making(metering, period),
         *_unproved(metering, run),
         *completeness.blocking(metering, run, now),
-        *_outdated(metering, run, period),
+        *_outdated(reporting, metering, run, period),
     ]
 
 
@@ -85,11 +89,13 @@ def _unproved(metering: Connection, run: Run) -> list[str]:
     return reasons + [f"check {check.name} failed: {check.detail}" for check in verdicts.values() if not check.passed]
 
 
-def _outdated(metering: Connection, run: Run, period: BillingPeriod) -> list[str]:
+def _outdated(reporting: Connection, metering: Connection, run: Run, period: BillingPeriod) -> list[str]:
+    again = f"after its run; close it again: tally close {period}"
     reasons = []
-    outside = store.events_outside(metering, run)
-    if outside:
-        reasons.append(f"{outside} events arrived after its run; close it again: tally close {period}")
+    if outside := events_outside(metering, run):
+        reasons.append(f"{outside} event(s) arrived {again}")
+    if relations := late_relations(reporting, metering, run):
+        reasons.append(f"{len(relations)} version(s) of relations between projects were written {again}")
     if run.zone != period.zone:
         reasons.append(f"its run is in zone {run.zone}, the installation in {period.zone}; close it again")
     return reasons

@@ -83,11 +83,12 @@ def start(
     unless ``request`` asks for others.
 
     Raises:
-        Refused: if the period has not begun, has no price version, or its zone would change.
+        Refused: if the period has not begun, has no price version, or its zone would change; and of a correction, if
+            what is asked for is in another currency, or counters are not there to be fetched.
         InvalidInput: if the sources of counters contradict the registry.
     """
     finalized = finalized_runs(metering, str(period))
-    _refuse_start(metering, period, clock(), finalized, request)
+    _refuse_start(metering, period, clock(), finalized, request, can_count=counters is not None)
     if finalized and not request.counters:
         counters = None
     if counters is not None:
@@ -284,7 +285,13 @@ def _prices(
 
 
 def _refuse_start(
-    metering: Connection, period: BillingPeriod, now: datetime, finalized: Sequence[Run], request: CorrectionRequest
+    metering: Connection,
+    period: BillingPeriod,
+    now: datetime,
+    finalized: Sequence[Run],
+    request: CorrectionRequest,
+    *,
+    can_count: bool,
 ) -> None:
     reasons = []
     if request != NOTHING_SPECIAL and not finalized:
@@ -294,8 +301,19 @@ def _refuse_start(
     zones = {run.zone for run in store.select_runs(metering, statuses=("finalized",))} - {period.zone}
     if zones:
         reasons.append(f"finalized periods are in zone {zones.pop()}; TALLY_ZONE cannot change to {period.zone}")
+    if request.counters and not can_count:
+        reasons.append("no counters can be fetched again: set TALLY_VICTORIAMETRICS_URL and TALLY_COUNTER_SOURCES")
+    if finalized and request.price_version:
+        reasons += _other_currency(metering, finalized[-1], request.price_version)
     if reasons:
         raise Refused(f"{period} cannot be run", reasons)
+
+
+def _other_currency(metering: Connection, finalized: Run, price_version: str) -> list[str]:
+    """A reversal in one currency and a record in another would never add up (rule 25)."""
+    billed = version_named(metering, finalized.pricing_version or "").currency
+    asked = version_named(metering, price_version).currency
+    return [] if asked == billed else [f"it was billed in {billed}, and price version {price_version} is in {asked}"]
 
 
 def hash_inputs(inputs: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from tally.domain.period import BillingPeriod
 from tally.services import runs
 from tally.services.load import load
 from tally.store.database import Connection, connect, connected
-from tally.store.metering.runs import events_outside
+from tally.store.metering.late import events_outside
 from tests.integration.sending import CLOUD, CREATE, send, volume
 
 MARCH = BillingPeriod.parse("2026-03")

@@ -10,12 +10,17 @@ from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import runs
 from tally.services.completeness_policy import shipped_policy
+from tally.services.due import finalizations_due
 from tally.services.finalize import finalize
+from tally.services.load import load
+from tally.services.relations import relate
 from tally.services.waivers import waive
 from tally.store.database import connected
 from tests.integration.closing import AFTER_GRACE, PERIOD, SMALL, House, failed_steps, instance
+from tests.integration.registering import TENANT, change, create, day
 
 GRACE = timedelta(hours=72)
+EGRESS = {"usage": {"egress_gb": 1}}
 
 
 def attempt(house: House, now: str = AFTER_GRACE, period: BillingPeriod = PERIOD) -> Run:
@@ -34,7 +39,15 @@ def reasons(house: House, now: str = AFTER_GRACE, period: BillingPeriod = PERIOD
     return refused.value.reasons
 
 
-def change(house: House, statement: str) -> None:
+def attempt_is_welcome(house: House) -> bool:
+    """Whether nothing speaks against finalizing; it is not done."""
+    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+        load(reporting, metering, lambda: parse_instant(AFTER_GRACE))
+        (due,) = finalizations_due(reporting, metering, "UTC", GRACE, parse_instant(AFTER_GRACE)).values()
+    return due == []
+
+
+def change_ledger(house: House, statement: str) -> None:
     with connected(house.metering_url) as metering:
         metering.execute(statement.encode())
 
@@ -86,8 +99,8 @@ def test_a_month_without_a_run_is_refused(house: House) -> None:
 
 def test_a_missing_or_failed_check_is_named(house: House) -> None:
     """A run without a passed verdict on each invariant is not proved."""
-    change(house, "delete from ledger.checks where name in ('coverage', 'no_gap')")
-    change(
+    change_ledger(house, "delete from ledger.checks where name in ('coverage', 'no_gap')")
+    change_ledger(
         house,
         "insert into ledger.checks (run_id, name, passed, violations, detail)"
         " select id, 'no_gap', false, 3, 'i-1 has a gap' from ledger.runs",
@@ -97,7 +110,7 @@ def test_a_missing_or_failed_check_is_named(house: House) -> None:
 
 def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> None:
     """Each kind is named with its number and one example; a waiver with a reason lets it pass."""
-    change(
+    change_ledger(
         house,
         "insert into ledger.findings (run_id, kind, blocking, cloud, platform, resource_type, subject, detail)"
         " select id, 'open_left', true, 'os-prod-eu1', 'openstack', 'instance', subject, 'd'"
@@ -118,13 +131,44 @@ def test_an_event_outside_the_run_is_refused(house: House) -> None:
     house.ingest(instance("late", "03-30T00:00:00", "create.end", "i-9", size=SMALL))
     not_metered, outside = reasons(house)
     assert not_metered.startswith("1 finding(s) of kind listed_not_metered, such as os-prod-eu1 openstack instance")
-    assert outside == "1 events arrived after its run; close it again: tally close 2026-03"
+    assert outside == "1 event(s) arrived after its run; close it again: tally close 2026-03"
 
 
 def test_an_event_of_the_next_month_does_not_matter(house: House) -> None:
     """It cannot change a record of this one."""
     house.ingest(instance("next", "04-01T00:00:00", "create.end", "i-9", size=SMALL))
     assert attempt(house).status == "finalized"
+
+
+def test_usage_at_the_very_end_is_not_of_the_next_month(house: House) -> None:
+    """Rule 15: where a life ends, usage of that instant counts in it."""
+    house.ingest(instance("end", "04-01T00:00:00", "delete.end", "i-2", project_id="p-2", payload=EGRESS))
+    assert reasons(house)[-1] == "1 event(s) arrived after its run; close it again: tally close 2026-03"
+
+
+def test_a_later_event_that_voids_what_reconciliation_said_is_refused(house: House) -> None:
+    """Rule 9: the collector's create of April takes back the life that a listing of March had begun, not so an update."""
+    listed = instance("seen", "03-10T00:00:00", "create.end", "i-9", size=SMALL)
+    house.ingest(listed | {"event_type": "reconcile.create", "source": "reconciliation"})
+    house.close()
+    house.ingest(instance("on", "04-02T00:00:00", "power_on.end", "i-9"))
+    house.ingest(instance("next", "04-03T00:00:00", "delete.end", "i-9"))
+    assert attempt_is_welcome(house)
+    house.ingest(instance("made", "04-02T12:00:00", "create.end", "i-9", size=SMALL))
+    assert reasons(house) == ("2 event(s) arrived after its run; close it again: tally close 2026-03",)
+
+
+def test_a_relation_that_the_run_has_not_read_is_refused(house: House) -> None:
+    """Rule 28: who pays for whom in the month would be another; what holds in other months only does not matter."""
+    with connected(house.reporting_url) as reporting:
+        for name in ("p-1", "p-2"):
+            create(reporting, name, cloud="os-prod-eu1")
+        related = ("os-prod-eu1/p-1", "os-prod-eu1/p-2", TENANT)
+        relate(reporting, *related, day("2026-04-01"), None, None, change())
+        assert attempt_is_welcome(house)
+        relate(reporting, *related, day("2026-03-31"), day("2026-04-01"), None, change())
+    told = "1 version(s) of relations between projects were written after its run; close it again: tally close 2026-03"
+    assert reasons(house) == (told,)
 
 
 def test_a_run_in_the_making_is_refused(house: House) -> None:
@@ -137,7 +181,7 @@ def test_a_run_in_the_making_is_refused(house: House) -> None:
 
 def test_a_preliminary_run_is_refused(house: House) -> None:
     """Rule 13: month to date is never finalized."""
-    change(house, "update ledger.runs set preliminary = true")
+    change_ledger(house, "update ledger.runs set preliminary = true")
     assert reasons(house) == ("its run is preliminary (month to date); close it again now that it has ended",)
 
 

@@ -13,6 +13,37 @@ from tally.store.database import Connection
 
 Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 
+# Events that came after the run's load and could change its records (rule 18). One before the end of the period can. So
+# can one at its very end that ends a life or is usage, which counts where a life ends (rule 15). A later one can where it
+# decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a synthetic create only
+# if a collector's create follows. And one right after the period can take the first sample of a series away from a life
+# that ended in it.
+_OUTSIDE = """
+    from raw.events as e
+    where e.load_id > %(load_id)s and (
+        e.timestamp < %(period_to)s
+        or (e.timestamp = %(period_to)s and exists (
+            select from raw.lifecycles as does
+            where does.platform = e.platform and does.resource_type = e.resource_type
+                and does.event_type = e.event_type and does.effect in ('usage', 'delete')))
+        or exists (
+            select from raw.events as s
+            where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
+                and s.source = 'reconciliation' and s.timestamp <= %(period_to)s
+                and (s.event_type = 'reconcile.delete' or (s.event_type = 'reconcile.create' and exists (
+                    select from raw.events as c
+                    inner join raw.lifecycles as does
+                        on does.platform = c.platform and does.resource_type = c.resource_type
+                            and does.event_type = c.event_type and does.effect = 'create'
+                    where c.cloud = e.cloud and c.resource_type = e.resource_type and c.resource_id = e.resource_id
+                        and c.source = 'collector' and c.timestamp >= e.timestamp))))
+        or (e.timestamp <= (
+            select max(fetched.reach_to) from raw.counter_sources as fetched where fetched.fetch_id = %(fetch_id)s)
+            and exists (
+                select from raw.counter_increments as i
+                where i.cloud = e.cloud and i.resource_type = e.resource_type and i.resource_id = e.resource_id
+                    and i.fetch_id = %(fetch_id)s)))"""
+
 _ASKED = "unnest(%b::text[], %b::text[], %b::text[]) as asked (cloud, resource_type, resource_id)"
 
 
@@ -24,27 +55,20 @@ class Counted(NamedTuple):
 
 
 def resources_outside(connection: Connection, run: Run, limit: int) -> list[Resource]:
-    """Resources with loaded events that came after the run's load and could change its records (rule 18).
-
-    An event up to the end of the period can: usage at the end of a life counts, also at the very end of the period. So
-    can a later one, where it decides whether a synthetic event is void, or to which life a sample belongs.
-    """
+    """Resources with loaded events that came after the run's load and could change its records."""
     return connection.execute(
-        """select distinct e.cloud, e.resource_type, e.resource_id from raw.events as e
-           where e.load_id > %(load_id)s and (
-               e.timestamp <= %(period_to)s
-               or exists (
-                   select from raw.events as s
-                   where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
-                       and s.source = 'reconciliation' and s.timestamp <= %(period_to)s)
-               or exists (
-                   select from raw.counter_increments as c
-                   where c.cloud = e.cloud and c.resource_type = e.resource_type and c.resource_id = e.resource_id
-                       and c.fetch_id = %(fetch_id)s))
-           order by 1, 2, 3 limit %(limit)s""",
-        {"load_id": run.load_id, "period_to": run.period_to, "fetch_id": run.counter_fetch_id, "limit": limit},
+        f"""select distinct e.cloud, e.resource_type, e.resource_id {_OUTSIDE}
+            order by 1, 2, 3 limit %(limit)s""".encode(),
+        _outside(run) | {"limit": limit},
         prepare=False,
     ).fetchall()
+
+
+def events_outside(connection: Connection, run: Run) -> int:
+    """How many loaded events came after the run's load and could change its records."""
+    row = connection.execute(f"select count(*) {_OUTSIDE}".encode(), _outside(run), prepare=False).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def known_events(
@@ -121,3 +145,7 @@ def _sums(
 
 def _columns(resources: Collection[Resource]) -> list[list[str]]:
     return [[resource[place] for resource in resources] for place in range(3)]
+
+
+def _outside(run: Run) -> dict[str, object]:
+    return {"load_id": run.load_id, "period_to": run.period_to, "fetch_id": run.counter_fetch_id}

@@ -142,8 +142,15 @@ def usage_records(
     after: RecordKey | None,
     limit: int,
 ) -> list[UsageRow]:
-    """Return the next usage records as of a run after a key: by (cloud, resource_type, resource_id, id)."""
-    columns = ", ".join(f"t.{name}::text" if name == "usage" else f"t.{name}" for name in UsageRow._fields)
+    """Return the next usage records as of a run after a key: by (cloud, resource_type, resource_id, id).
+
+    The event that ends a record may be of another project, to which the resource has gone: its id is for those alone
+    who see that project.
+    """
+    told = {"usage": "t.usage::text"}
+    if visible is not None:
+        told |= {f"{end}_event_id": _event_id(end) for end in ("from", "to")}
+    columns = ", ".join(told.get(name, f"t.{name}") for name in UsageRow._fields)
     rows = _page(connection, columns, "ledger.usage_records", _RECORD_KEY, run_id, wanted, visible, after, limit)
     return [UsageRow(*row) for row in rows]
 
@@ -197,11 +204,7 @@ def _page(
     if after is not None:
         where.append(f"({order}) > ({', '.join(f'%(after_{place})s' for place in range(len(key)))})")
     if visible is not None:
-        where.append("t.project_id = any(%(seen_projects)s)")
-        where.append(
-            "exists (select from unnest(%(seen_clouds)s::text[], %(seen_projects)s::text[]) as seen (cloud, project_id)"
-            " where seen.cloud = t.cloud and seen.project_id = t.project_id)"
-        )
+        where += ["t.project_id = any(%(seen_projects)s)", _seen("t")]
     values = {name: getattr(wanted, name) for name in names} | {
         "members": members(connection, run_id),
         "limit": limit,
@@ -213,3 +216,19 @@ def _page(
     }
     query = f"select {columns} from {source} as t where {' and '.join(where)} order by {order} limit %(limit)s"
     return connection.execute(query.encode(), values, prepare=False).fetchall()
+
+
+def _seen(alias: str) -> str:
+    return (
+        "exists (select from unnest(%(seen_clouds)s::text[], %(seen_projects)s::text[]) as seen (cloud, project_id)"
+        f" where seen.cloud = {alias}.cloud and seen.project_id = {alias}.project_id)"
+    )
+
+
+def _event_id(end: str) -> str:
+    """The event at one end of a usage record, if its project is seen."""
+    return (
+        "(select e.event_id from raw.events as e"
+        " where e.cloud = t.cloud and e.resource_type = t.resource_type and e.resource_id = t.resource_id"
+        f" and e.timestamp = t.{end}_ts and e.event_id = t.{end}_event_id and {_seen('e')}) as {end}_event_id"
+    )

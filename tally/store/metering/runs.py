@@ -174,22 +174,3 @@ def resources_of_period(connection: Connection, run: Run) -> list[tuple[str, int
            group by 1 order by 1""",
         [run.period_to, run.period_from],
     ).fetchall()
-
-
-def events_outside(connection: Connection, run: Run) -> int:
-    """Events that arrived after the run's load and could change its records (rule 18).
-
-    An event before the end of the period can; so can a later one of the collector that voids a synthetic event.
-    """
-    row = connection.execute(
-        """select count(*) from raw.events as e
-           where e.load_id > %(load_id)s and (
-               e.timestamp < %(period_to)s
-               or (e.source = 'collector' and exists (
-                   select from raw.events as s
-                   where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
-                       and s.source = 'reconciliation' and s.timestamp < %(period_to)s)))""",
-        {"load_id": run.load_id, "period_to": run.period_to},
-    ).fetchone()
-    assert row is not None
-    return int(row[0])

@@ -15,15 +15,29 @@ class LastHeard(NamedTuple):
 
 
 def waiting_before(connection: Connection, instants: Sequence[datetime]) -> list[int]:
-    """Count the events that wait for a load and are of before each of these instants, given in ascending order."""
+    """Count the events that wait for a load and are of before each of these instants, given in ascending order.
+
+    One at such an instant counts if it ends a life or is usage: usage where a life ends belongs to what was before.
+    """
     if not instants:
         return []
     rows = connection.execute(
-        """select width_bucket(timestamp, %s::timestamptz[]), count(*)
-           from reporting.event_ids
-           where batch_id = any(array(select batch_id from reporting.pending_batches))
+        """select width_bucket(
+               i.timestamp - case when i.timestamp = any(%(instants)s) and exists (
+                   select from reporting.events as e
+                   inner join reporting.resource_types as t
+                       on t.platform = e.platform and t.resource_type = e.resource_type
+                   cross join lateral (select t.definition -> 'lifecycle' -> e.event_type as told) as does
+                   where e.cloud = i.cloud and e.resource_type = i.resource_type and e.resource_id = i.resource_id
+                       and e.timestamp = i.timestamp and e.event_id = i.event_id
+                       and (e.event_type = 'reconcile.delete'
+                           or coalesce(does.told ->> 'effect', does.told #>> '{}') in ('usage', 'delete'))
+               ) then interval '1 microsecond' else interval '0' end,
+               %(instants)s::timestamptz[]), count(*)
+           from reporting.event_ids as i
+           where i.batch_id = any(array(select batch_id from reporting.pending_batches))
            group by 1""",
-        [list(instants)],
+        {"instants": list(instants)},
     ).fetchall()
     # Bucket n holds what is not before the first n instants, but before the next one.
     return [sum(count for bucket, count in rows if bucket <= position) for position in range(len(instants))]
