@@ -1,4 +1,4 @@
-"""What a correction is asked for beyond what has arrived late, and refused: before anything of it is written (rule 20)."""
+"""What is asked of a correction and refused, before anything of it is written (rule 20)."""
 
 from pathlib import Path
 

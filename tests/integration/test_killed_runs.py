@@ -1,116 +1,108 @@
-"""Kill -9 of the run in the middle of a close or a correction: the next run finishes (rule 22).
+"""Kill -9 of the run, or of PostgreSQL, in the middle of a close or a correction: the next run finishes (rule 22).
 
 Nothing is half written: until a run is complete the former one counts, and in the end the sums are what they would have
 been without the kill.
 """
 
 import random
-import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.integration.closing import LARGE, House, instance
+from tally.services.installation import running
+from tally.settings import Settings
+from tally.store.embedded import EmbeddedServer
+from tests.integration.closing import LARGE, SMALL_MONTH, House, instance
 from tests.integration.correcting import correct, finalize_month
+from tests.integration.job_process import assert_whole, job, sums
+from tests.integration.test_api_reliability import kill_postgresql
 
 CREATE = instance("k-1", "02-01T00:00:00", "create.end", "killed", size=LARGE, project_id="p-killed")
 DELETE = instance("k-2", "03-20T12:00:00", "delete.end", "killed", project_id="p-killed")
-SUMS = """
-    select (select sum(total) from ledger.bills where run_id = any(live)),
-        (select sum(amount) from ledger.rated_records where run_id = any(live)),
-        (select sum((usage ->> 'minutes')::numeric) from ledger.usage_records where run_id = any(live)),
-        (select count(*) from ledger.usage_records where run_id = any(live))
-    from (select array_agg(id) as live from ledger.runs where status in ('completed', 'finalized')) as runs"""
-HALF_WRITTEN = """
-    select run.status, part.name, count(*) from ledger.runs as run
-    inner join (
-        select 'usage' as name, run_id from ledger.usage_records
-        union all select 'rated', run_id from ledger.rated_records
-        union all select 'bill', run_id from ledger.bills
-        union all select 'attribution', run_id from ledger.attributions
-    ) as part on part.run_id = run.id
-    where run.status in ('failed', 'superseded') group by 1, 2"""
+STEPS = ("load", "derive_usage", "usage_records", "rated_records", "bills", "completed_run", "build_marts")
+
+Sums = tuple[Any, ...]
 
 
-class Job:
-    """The job in a process of its own."""
-
-    def __init__(self, house: House) -> None:
-        command = [sys.executable, "-m", "tests.integration.close_process", house.reporting_url, house.metering_url]
-        self.process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
-
-    def wait_for(self, step: str) -> None:
-        """Return as a step begins."""
-        begun = re.compile(rf" - {step} - STEP_START")
-        assert self.process.stderr is not None
-        while not begun.search(line := self.process.stderr.readline()):
-            assert line, f"it has ended before {step}"
-
-    def end(self) -> int:
-        """Wait for its end, and return the exit code."""
-        assert self.process.stderr is not None
-        if not self.process.stderr.closed:
-            self.process.communicate()
-        return self.process.returncode
+def with_it(before: Sums) -> Sums:
+    """The sums with the large instance: 744 h x 0.20."""
+    return (before[0] + Decimal("148.80"), before[1] + Decimal("148.80"), before[2] + 744 * 60, before[3] + 1)
 
 
-@contextmanager
-def job(house: House) -> Iterator[Job]:
-    """Start the job, and kill what is left of it after the block."""
-    started = Job(house)
-    try:
-        yield started
-    finally:
-        started.process.kill()
-        started.end()
+def with_its_end(before: Sums) -> Sums:
+    """The sums after the correction of its late delete, -276 h x 0.20, by a reversal and a new record."""
+    return (before[0] - Decimal("55.20"), before[1] - Decimal("55.20"), before[2] - 276 * 60, before[3] + 2)
 
 
-def sums(house: House) -> tuple[Any, ...]:
-    """What counts: bills, costs, minutes and the number of records."""
-    return house.query(SUMS)[0]
-
-
-def kill_at_random(house: House, steps: tuple[str, ...], seed: int, allowed: list[tuple[Any, ...]]) -> None:
+def kill_in_each(house: House, steps: Sequence[str], seed: int, allowed: Collection[Sums]) -> None:
     """Kill the job somewhere in each of some steps; what counts then is what counted before, or what it has made."""
     chance = random.Random(seed)
     for step in steps:
         with job(house) as victim:
             victim.wait_for(step)
             time.sleep(chance.random() / 4)
-            victim.process.send_signal(signal.SIGKILL)
-            victim.end()
+            victim.kill()
         assert sums(house) in allowed, step
 
 
-def assert_whole(house: House) -> None:
-    """No run is in the making, and what has failed or was replaced has no records; marts hold what counts."""
-    assert house.query("select count(*) from ledger.runs where status = 'running'") == [(0,)]
-    assert house.query(HALF_WRITTEN) == []
-    assert house.query("select sum(amount) from marts.project_costs_monthly") == [(sums(house)[1],)]
-
-
 @pytest.mark.slow
-def test_runs_that_are_killed_leave_nothing_half_written(house: House) -> None:
-    """A close is killed in four of its steps, then the correction of a late delete: -276 h x 0.20 = -55.20."""
+def test_a_close_that_is_killed_leaves_nothing_half_written(house: House) -> None:
+    """While it writes costs: the former run counts, and the next close begins anew."""
     before = sums(house)
     house.ingest(CREATE)
-    made = (before[0] + Decimal("148.80"), before[1] + Decimal("148.80"), before[2] + 44_640, before[3] + 1)
-    kill_at_random(house, ("derive_usage", "rated_records", "bills", "completed_run"), 1, [before, made])
+    kill_in_each(house, ["rated_records"], 0, [before])
+    house.close()
+    assert sums(house) == with_it(before)
+    assert_whole(house)
+
+
+@pytest.mark.drill
+def test_whenever_a_close_or_a_correction_is_killed_the_next_one_finishes(house: House) -> None:
+    """In every step that writes anything."""
+    before = sums(house)
+    made = with_it(before)
+    house.ingest(CREATE)
+    kill_in_each(house, STEPS, 1, [before, made])
     house.close()
     assert sums(house) == made
     assert_whole(house)
     finalize_month(house)
     house.ingest(DELETE)
-    corrected = (made[0] - Decimal("55.20"), made[1] - Decimal("55.20"), made[2] - 276 * 60, made[3] + 2)
-    kill_at_random(house, ("load", "usage_records", "bills", "build_marts"), 2, [made, corrected])
+    kill_in_each(house, STEPS, 2, [made, with_its_end(made)])
     assert correct(house).success
-    assert sums(house) == corrected
+    assert sums(house) == with_its_end(made)
     assert_whole(house)
+
+
+@pytest.fixture
+def installation(home: Path, tally_home: None) -> Iterator[House]:  # noqa: ARG001
+    """The small month and the large instance, closed on an embedded server of their own."""
+    with running(Settings(home)) as databases:
+        house = House(databases.reporting_url, databases.metering_url)
+        house.ingest(*SMALL_MONTH, CREATE)
+        house.close()
+        yield house
+
+
+@pytest.mark.drill
+def test_whenever_postgresql_is_killed_the_run_or_the_next_one_finishes(home: Path, installation: House) -> None:
+    """The server comes back, and a step is tried again; what counts is what counted before, or the correction."""
+    chance = random.Random(3)
+    made = sums(installation)
+    finalize_month(installation)
+    installation.ingest(DELETE)
+    for step in ("derive_usage", "rated_records", "completed_run"):
+        with job(installation) as bereft:
+            bereft.wait_for(step)
+            time.sleep(chance.random() / 10)
+            kill_postgresql(home)
+            EmbeddedServer(home).start()
+            bereft.end()
+        assert sums(installation) in (made, with_its_end(made)), step
+    assert correct(installation).success
+    assert sums(installation) == with_its_end(made)
+    assert_whole(installation)

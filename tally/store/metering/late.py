@@ -14,10 +14,10 @@ from tally.store.database import Connection
 Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 
 # Events that came after the run's load and could change its records (rule 18). One before the end of the period can. So
-# can one at its very end that ends a life or is usage, which counts where a life ends (rule 15). A later one can where it
-# decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a synthetic create only
-# if a collector's create follows. And one right after the period can take the first sample of a series away from a life
-# that ended in it.
+# can one at its very end that ends a life or is usage, which counts where a life ends (rule 15). A later one can where
+# it decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a synthetic create
+# only if a collector's create follows. And one right after the period can take the first sample of a series away from a
+# life that ended in it.
 _OUTSIDE = """
     from raw.events as e
     where e.load_id > %(load_id)s and (
