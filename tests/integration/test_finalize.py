@@ -147,7 +147,7 @@ def test_usage_at_the_very_end_is_not_of_the_next_month(house: House) -> None:
 
 
 def test_a_later_event_that_voids_what_reconciliation_said_is_refused(house: House) -> None:
-    """Rule 9: the collector's create of April takes back the life that a listing of March had begun; an update does not."""
+    """Rule 9: a collector's create of April takes back the life that a listing of March had begun, no update does."""
     listed = instance("seen", "03-10T00:00:00", "create.end", "i-9", size=SMALL)
     house.ingest(listed | {"event_type": "reconcile.create", "source": "reconciliation"})
     house.close()
