@@ -1,7 +1,7 @@
 """The bill of one project and one period as a JSON document (rule 30; its form: docs/adr/0003-bill-document.md).
 
-It arranges and adds what has been rated, and rates nothing itself. Which project is billed where is decided by
-tally.domain.graph; who reads the rows and stores the document, by tally.services.
+It arranges and adds what has been rated, and rates nothing itself; adjustments are adjustments.py's. Which project is
+billed where is decided by tally.domain.graph; who reads the rows and stores the document, by tally.services.
 """
 
 from collections import defaultdict
@@ -13,6 +13,7 @@ from typing import Any
 
 import simplejson
 
+from pricing.adjustments import Adjusted, Applied, Term, apply
 from pricing.model import Formula, PriceVersion
 from pricing.money import hours, plain, total
 from pricing.rating import FULL_PRICE, Rate
@@ -58,10 +59,11 @@ class RelatedProject:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """A bill: the document, and its total again for the ledger."""
+    """A bill: the document, and its total and its adjustments again for the ledger."""
 
     document: Document
     total: Decimal
+    adjustments: tuple[Applied, ...] = ()
 
 
 def build_bill(
@@ -71,8 +73,9 @@ def build_bill(
     own_records: Iterable[UsageWithRates],
     related: Sequence[RelatedProject],
     version: PriceVersion,
+    terms: Sequence[Term] = (),
 ) -> Bill:
-    """Build the bill of a project, whatever order the records come in.
+    """Build the bill of a project, whatever order the records and the terms of its adjustments come in.
 
     Raises:
         Refused: if regular usage or its cost is negative, naming the rows.
@@ -87,8 +90,10 @@ def build_bill(
         "line_items": _line_items(own_records, project, version),
         "related_costs": [_related_cost(other, version) for other in sorted(related, key=lambda other: other.project)],
     }
-    amount = _sum_of_totals(document["line_items"] + document["related_costs"])
-    return Bill(document | {"total": amount, "currency": version.currency}, amount)
+    adjusted = apply(_costs_by_type(document), terms)
+    if adjusted.lines:
+        document |= _adjustments(adjusted, version.currency)
+    return Bill(document | {"total": adjusted.net, "currency": version.currency}, adjusted.net, adjusted.lines)
 
 
 def build_cancellation(
@@ -117,6 +122,42 @@ def build_cancellation(
 def to_json(document: Document) -> str:
     """Write a document: one text per document, amounts with 2 decimals, keys in their order, a newline at the end."""
     return simplejson.dumps(document, use_decimal=True, ensure_ascii=False, indent=2) + "\n"
+
+
+def _adjustments(adjusted: Adjusted, currency: str) -> Document:
+    """Make what stands between the costs and the total: named as in the requirement, by the currency."""
+    unit = currency.lower()
+    return {
+        f"base_cost_{unit}": adjusted.base,
+        "adjustments": [_adjustment(line, unit) for line in adjusted.lines],
+        f"net_cost_{unit}": adjusted.net,
+        f"kickback_{unit}": adjusted.kickback,
+    }
+
+
+def _adjustment(line: Applied, unit: str) -> Document:
+    """Make one line: what is agreed, with whom, what its rate is of, and what it comes to."""
+    term, agreed = line.term, line.term.adjustment
+    return {
+        "type": str(agreed.type),
+        "relation_type": term.relation_type,
+        "relation_target": term.target_name,
+        "relation_id": str(term.relation_id),
+        **({"description": agreed.description} if agreed.description else {}),
+        "scope": agreed.scope,
+        "rate": plain(agreed.rate),
+        f"base_{unit}": line.base,
+        f"amount_{unit}": line.amount,
+    }
+
+
+def _costs_by_type(document: Document) -> dict[str, Decimal]:
+    """Add up line items, related ones included, by platform.resource_type."""
+    costs: defaultdict[str, list[Decimal]] = defaultdict(list)
+    for items in (document["line_items"], *(related["line_items"] for related in document["related_costs"])):
+        for item in items:
+            costs[f"{item['platform']}.{item['resource_type']}"].append(item["total"])
+    return {kind: total(amounts) for kind, amounts in costs.items()}
 
 
 def _related_cost(related: RelatedProject, version: PriceVersion) -> Document:

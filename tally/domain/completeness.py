@@ -29,6 +29,8 @@ RUN_KINDS = (
     "unknown_project",
     "several_parents",
     "cycle",
+    "unreadable_adjustment",
+    "adjustment_not_applied",
 )
 KINDS = (*RUN_KINDS, *OBSERVED_KINDS)
 EXAMPLES = 3

@@ -1,13 +1,17 @@
 """What a correction does to attributions and bills: those that no longer hold are taken back, and written again."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from uuid import UUID
 
 from pricing.bill import ProjectRef, build_cancellation, to_json
 from tally.domain.run import Run
+from tally.services.adjustments import Terms, agreed_of
 from tally.services.runs import corrected_run
 from tally.store.database import Connection
 from tally.store.metering import bills as store
+from tally.store.metering.adjustments import Agreed, select_adjustments
 from tally.store.metering.bills import AttributionRow, BillRow, IssuedBill, Project
 
 
@@ -15,11 +19,13 @@ def corrected_bills(
     metering: Connection,
     run: Run,
     attributions: Sequence[AttributionRow],
+    terms: Terms,
     bills_of: Callable[[Collection[Project]], Iterator[BillRow]],
 ) -> Iterator[BillRow]:
     """Write how attributions differ from those that count, and yield the bills to be taken back and to be written.
 
-    ``attributions`` are all that hold now; ``bills_of`` makes the bills of some projects from the records that count.
+    ``attributions`` and ``terms`` are all that hold now; ``bills_of`` makes the bills of some projects from the records
+    that count.
     """
     former_run = corrected_run(metering, run)
     former, now = set(store.attributions(metering, former_run.id)), set(attributions)
@@ -29,6 +35,7 @@ def corrected_bills(
     concerned = {
         (a.billed_cloud, a.billed_project_id) for a in former | now if (a.cloud, a.project_id) in changed
     }
+    concerned |= _agreed_otherwise(metering, former_run.id, terms, {(a.billed_cloud, a.billed_project_id) for a in now})
     issued = {(bill.cloud, bill.project_id): bill for bill in store.issued_bills(metering, former_run.id, concerned)}
     for bill in bills_of(concerned):
         old = issued.pop((bill.cloud, bill.project_id), None)
@@ -39,6 +46,14 @@ def corrected_bills(
         yield bill
     for old in issued.values():
         yield _cancellation(run, old)
+
+
+def _agreed_otherwise(metering: Connection, former_run_id: UUID, terms: Terms, billed: set[Project]) -> set[Project]:
+    """Find the projects whose bills were adjusted by other terms than hold now."""
+    former: defaultdict[Project, set[Agreed]] = defaultdict(set)
+    for row in select_adjustments(metering, former_run_id):
+        former[row.cloud, row.project_id].add(row.agreed)
+    return {project for project in billed if former[project] != {agreed_of(term) for term in terms.of(project)}}
 
 
 def _cancellation(run: Run, bill: IssuedBill) -> BillRow:

@@ -19,10 +19,12 @@ from tally.domain.errors import NotFound
 from tally.domain.graph import Forest, Relation, attribute, relations_of_period
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
+from tally.services.adjustments import Terms, rows_of, terms_of
 from tally.services.bill_corrections import corrected_bills
 from tally.services.pricing import version_named
 from tally.store.database import Connection
 from tally.store.metering import bills as store
+from tally.store.metering.adjustments import reverse_adjustments
 from tally.store.metering.bills import AttributionRow, BillRow, Project, ProjectRow, RecordRow
 from tally.store.metering.findings import insert_findings
 from tally.store.metering.runs import latest_run
@@ -48,18 +50,20 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     """
     version = version_named(metering, run.pricing_version or "")
     projects = _projects(metering, run)
-    forest = attribute(projects.keys(), _relations(metering, run))
+    relations = _relations(metering, run)
+    forest = attribute(projects.keys(), relations)
     used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
     attributions = list(_attributions(projects, forest, used))
+    terms = terms_of(projects, relations, forest, used)
 
     def bills_of(billed: Collection[Project] | None) -> Iterator[BillRow]:
-        return _bills(store.records(metering, run.id, billed), run, projects, version)
+        return _bills(store.records(metering, run.id, billed), run, projects, version, terms)
 
     with metering.transaction():
         store.delete_bills(metering, run.id)
-        insert_findings(metering, run.id, _findings(projects, forest))
+        insert_findings(metering, run.id, [*_findings(projects, forest), *terms.findings])
         if run.kind == "correction":
-            made = corrected_bills(metering, run, attributions, bills_of)
+            made = corrected_bills(metering, run, attributions, terms, bills_of)
         else:
             store.insert_attributions(metering, run.id, attributions)
             made = bills_of(None)
@@ -67,6 +71,7 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
         while part := list(islice(made, _BATCH)):
             store.insert_bills(metering, run.id, part)
             count, total = count + len(part), total + sum(bill.total for bill in part)
+        reverse_adjustments(metering, run.id)
     return BillsMade(count, len(used), total, version.currency)
 
 
@@ -97,7 +102,10 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
 def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
     """The bills as of a run, made again from the records that count; nothing is stored. Needs a transaction."""
     version = version_named(metering, run.pricing_version or "")
-    yield from _bills(store.records(metering, run.id), run, _projects(metering, run), version)
+    projects, relations = _projects(metering, run), _relations(metering, run)
+    used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
+    terms = terms_of(projects, relations, attribute(projects.keys(), relations), used)
+    yield from _bills(store.records(metering, run.id), run, projects, version, terms)
 
 
 def _projects(metering: Connection, run: Run) -> dict[UUID, ProjectRow]:
@@ -113,12 +121,11 @@ def _projects(metering: Connection, run: Run) -> dict[UUID, ProjectRow]:
 
 
 def _relations(metering: Connection, run: Run) -> list[Relation]:
-    versions = [Relation(*row) for row in store.relation_versions(metering, run.load_id)]
-    return relations_of_period(versions, run.period_from, run.period_to)
+    return relations_of_period(store.relations_at(metering, run.load_id), run.period_from, run.period_to)
 
 
 def _attributions(
-    projects: dict[UUID, ProjectRow], forest: Forest, used: set[tuple[str, str]]
+    projects: dict[UUID, ProjectRow], forest: Forest, used: set[Project]
 ) -> Iterator[AttributionRow]:
     for attribution in forest.attributions.values():
         project, billed = projects[attribution.project], projects[attribution.billed]
@@ -151,17 +158,19 @@ def _findings(projects: dict[UUID, ProjectRow], forest: Forest) -> list[Found]:
 
 
 def _bills(
-    rows: Iterator[RecordRow], run: Run, projects: dict[UUID, ProjectRow], version: PriceVersion
+    rows: Iterator[RecordRow], run: Run, projects: dict[UUID, ProjectRow], version: PriceVersion, terms: Terms
 ) -> Iterator[BillRow]:
     platforms = {(p.cloud, p.external_id): p.platform for p in projects.values()}
     for (cloud, external_id), billed in groupby(rows, key=lambda row: (row.billed_cloud, row.billed_project_id)):
         project = ProjectRef(cloud, external_id, platforms[cloud, external_id])
         own, related = _split(list(billed), project, version)
-        bill = build_bill(run.period_from, run.period_to, project, own, related, version)
+        agreed = terms.of((cloud, external_id))
+        bill = build_bill(run.period_from, run.period_to, project, own, related, version, agreed)
         document = to_json(bill.document)
         yield BillRow(
             cloud, external_id, project.platform, bill.total, version.currency, document,
             hashlib.sha256(document.encode()).hexdigest(),
+            adjustments=tuple(rows_of(cloud, external_id, bill.adjustments, version.currency)),
         )
 
 

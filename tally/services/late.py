@@ -29,7 +29,7 @@ def late_relations(reporting: Connection, metering: Connection, run: Run) -> lis
 
     Those that have not been loaded yet count, too. They come in the order of (relation id, version).
     """
-    read = {(id_, version) for id_, version, *_ in bill_store.relation_versions(metering, run.load_id)}
+    read = {(relation.id, relation.version) for relation in bill_store.relations_at(metering, run.load_id)}
     late, before = [], None
     for after in relation_store.relation_versions(reporting):
         if before is None or before.id != after.id:

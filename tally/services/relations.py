@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
+from pricing.adjustments import EVERYTHING, METADATA_KEY, read_adjustments
 from tally.domain.closed_periods import FinalizedPeriod, touched
 from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.event import canonical_json
@@ -18,6 +19,7 @@ from tally.domain.graph import Relation, check_relation_type, refuse_cycle
 from tally.domain.instants import MICROSECOND, format_instant
 from tally.domain.principal import ProjectKey
 from tally.domain.project import Project, check_metadata, check_name
+from tally.services.known_types import current_registry
 from tally.services.projects import find_project, get_project, patched_metadata
 from tally.store.database import Connection
 from tally.store.reporting import audit
@@ -84,7 +86,8 @@ def relate(
     The same again changes nothing. Without ``valid_from`` it is the same if one like it is valid now.
 
     Raises:
-        InvalidInput: if the type is not declared, a project is related to itself, or the validity is no period.
+        InvalidInput: if the type is not declared, a project is related to itself, the validity is no period, or the
+            metadata agree on adjustments that make no sense.
         NotFound: if a project is not registered.
         Refused: if it overlaps a relation of the same projects and type, closes a cycle of attribution, or touches a
             finalized period without a reason.
@@ -95,6 +98,7 @@ def relate(
         raise InvalidInput(f"valid_to {format_instant(start)} is not after valid_from")
     metadata = check_metadata(metadata)
     reason = _checked_reason(change)
+    _check_adjustments(connection, relation_type, metadata)
     with connection.transaction():
         project_store.lock(connection)
         ends = _project(connection, source), _project(connection, target)
@@ -115,7 +119,7 @@ def patch_relation(connection: Connection, relation_id: UUID, patch: RelationPat
     A relation that ends where it begins is annulled: it never counts.
 
     Raises:
-        InvalidInput: if valid_to is before valid_from, or metadata hold what cannot be stored.
+        InvalidInput: if valid_to is before valid_from, or metadata hold what cannot be stored or makes no sense.
         NotFound: if there is no such relation.
         Refused: as relate does.
     """
@@ -128,6 +132,7 @@ def patch_relation(connection: Connection, relation_id: UUID, patch: RelationPat
         metadata = current.metadata
         if "metadata" in patch:
             metadata = patched_metadata(metadata, patch["metadata"])
+            _check_adjustments(connection, current.type, metadata)
         new = replace(current, valid_from=start, valid_to=end, metadata=metadata)
         return _replace(connection, current, new, "relation.update", change)
 
@@ -227,6 +232,14 @@ def _append(
     store.add_relation(connection, relation)
     audit.record(connection, change.actor, action, subject, _told(before, relation))
     return Written(relation, changed=True, late_for=tuple(late_for))
+
+
+def _check_adjustments(connection: Connection, relation_type: str, metadata: Mapping[str, Any]) -> None:
+    """Refuse adjustments that could not be read, or that no line of a bill could ever be in the scope of."""
+    scopes = {adjustment.scope for adjustment in read_adjustments(relation_type, metadata)} - {EVERYTHING}
+    unknown = sorted(scopes - {".".join(key) for key in current_registry(connection)}) if scopes else []
+    if unknown:
+        raise InvalidInput(f"{METADATA_KEY}: scope {unknown[0]!r} is not a registered resource type")
 
 
 def _told(before: Relation | None, after: Relation) -> dict[str, Any]:

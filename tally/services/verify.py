@@ -80,7 +80,8 @@ def _strange_run(metering: Connection, run: Run) -> Iterator[Difference]:
     if hash_inputs(_inputs(run)) != run.inputs_hash:
         yield Difference("run", str(run.id), "what it says that it has read is not what it had read")
     if ledger.fingerprint(metering, run.id) != run.outputs_hash:
-        yield Difference("run", str(run.id), "its usage or rated records are not those that were finalized")
+        detail = "its usage, rated records or adjustments are not those that were finalized"
+        yield Difference("run", str(run.id), detail)
     fetch = run.counter_fetch_id
     if fetch is not None and counters_fingerprint(metering, fetch) != run.counters_hash:
         yield Difference("counters", f"fetch {fetch}", f"they are not the samples that run {run.id} had read")

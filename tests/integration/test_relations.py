@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -55,7 +56,7 @@ class TestRelating:
 
     def test_a_relation_is_kept_with_its_metadata(self, reporting: Connection, projects: dict[str, UUID]) -> None:
         """Rule 28: the same again changes nothing."""
-        metadata = {"pricing_adjustments": [{"type": "discount", "percent": 15}]}
+        metadata = {"pricing_adjustments": [{"type": "discount", "rate": Decimal("0.15")}]}
         relation = connect(reporting, "a", "b", relation_type="managed_by", metadata=metadata)
         assert (relation.source, relation.target, relation.version) == (projects["a"], projects["b"], 1)
         assert connect(reporting, "a", "b", relation_type="managed_by", metadata=metadata) == relation
@@ -63,6 +64,31 @@ class TestRelating:
         [(action, subject, detail)] = audited(reporting)
         assert (action, subject) == ("relation.create", "os/a managed_by os/b")
         assert detail["new"] == {"valid_from": "2026-01-01T00:00:00Z", "valid_to": None, "metadata": metadata}
+
+    def test_adjustments_that_make_no_sense_are_refused(self, reporting: Connection, projects: dict[str, UUID]) -> None:  # noqa: ARG002
+        """Rule 29: at creation and by a patch, naming what is wrong; a relation that has such can still be closed."""
+
+        def agreeing(**changes: Any) -> dict[str, Any]:
+            return {"pricing_adjustments": [{"type": "discount", "rate": Decimal("0.1")} | changes]}
+
+        with pytest.raises(InvalidInput, match=r"pricing_adjustments\[0\]: rate 10 is not between 0 and 1"):
+            connect(reporting, "a", "b", relation_type="managed_by", metadata=agreeing(rate=10))
+        with pytest.raises(InvalidInput, match="a relation infrastructure_tenant adjusts no prices"):
+            connect(reporting, "a", "b", metadata=agreeing())
+        with pytest.raises(InvalidInput, match=r"scope 'openstack\.intsance' is not a registered resource type"):
+            connect(reporting, "a", "b", relation_type="managed_by", metadata=agreeing(scope="openstack.intsance"))
+        relation = connect(reporting, "a", "b", relation_type="managed_by", metadata=agreeing(scope="openstack.volume"))
+        with pytest.raises(InvalidInput, match="'rebate' is none of surcharge, discount"):
+            patch(reporting, relation, metadata=agreeing(type="rebate"))
+        assert get_relation(reporting, relation.id) == relation
+        unreadable = "'{\"pricing_adjustments\": 5}'"
+        reporting.execute(
+            f"""insert into reporting.project_relations (id, version, source_id, target_id, relation_type, metadata,
+                    valid_from)
+                select id, 2, source_id, target_id, relation_type, {unreadable}, valid_from
+                from reporting.project_relations""".encode()
+        )
+        assert close_relation(reporting, relation.id, day("2026-02-01"), change()).changed
 
     def test_projects_are_named_by_address_or_by_id(self, reporting: Connection, projects: dict[str, UUID]) -> None:
         """Both mean the same relation."""

@@ -9,8 +9,11 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
+from tally.domain.graph import Relation
 from tally.store.database import Connection
+from tally.store.json_text import read_json
 from tally.store.metering import effective
+from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments
 from tally.store.metering.runs import members
 
 Project = tuple[str, str]  # (cloud, project_id)
@@ -25,6 +28,7 @@ class ProjectRow(NamedTuple):
     cloud: str
     external_id: str
     platform: str
+    name: str | None = None  # as it was when it was first loaded, so that a bill can be made again
 
 
 class AttributionRow(NamedTuple):
@@ -79,6 +83,7 @@ class BillRow:
     document: str
     document_hash: str
     reverses_run_id: UUID | None = None
+    adjustments: tuple[AdjustmentRow, ...] = ()  # what the document says of them; nothing where it was read
 
 
 class IssuedBill(NamedTuple):
@@ -107,19 +112,24 @@ def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
 def registered_projects(connection: Connection, load_id: int) -> list[ProjectRow]:
     """Every project that the registry knew at a load."""
     rows = connection.execute(
-        "select id, cloud, external_id, platform from raw.projects where load_id <= %s order by cloud, external_id",
+        """select id, cloud, external_id, platform, name from raw.projects where load_id <= %s
+           order by cloud, external_id""",
         [load_id],
     ).fetchall()
     return [ProjectRow(*row) for row in rows]
 
 
-def relation_versions(connection: Connection, load_id: int) -> list[tuple[Any, ...]]:
-    """(id, version, source_id, target_id, relation_type, valid_from, valid_to, metadata) of all versions at a load."""
-    return connection.execute(
-        """select id, version, source_id, target_id, relation_type, valid_from, valid_to, metadata
+def relations_at(connection: Connection, load_id: int) -> list[Relation]:
+    """All versions of all relations at a load, without their reasons."""
+    rows = connection.execute(
+        """select id, version, source_id, target_id, relation_type, valid_from, valid_to, metadata::text
            from raw.project_relations where load_id <= %s""",
         [load_id],
     ).fetchall()
+    return [
+        Relation(id_, version, source, target, relation_type, valid_from, valid_to, read_json(metadata))
+        for id_, version, source, target, relation_type, valid_from, valid_to, metadata in rows
+    ]
 
 
 def attributions(connection: Connection, run_id: UUID) -> list[AttributionRow]:
@@ -191,7 +201,7 @@ def records(connection: Connection, run_id: UUID, billed: Iterable[Project] | No
 
 
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
-    """Write bills of a run."""
+    """Write bills of a run, with their adjustments."""
     connection.cursor().executemany(
         """insert into ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash,
                reverses_run_id, sign)
@@ -204,6 +214,7 @@ def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow])
             for b in bills
         ],
     )
+    insert_adjustments(connection, run_id, [row for bill in bills for row in bill.adjustments])
 
 
 def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]) -> list[IssuedBill]:
@@ -219,8 +230,9 @@ def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]
 
 
 def delete_bills(connection: Connection, run_id: UUID) -> None:
-    """Take away the bills and attributions of a run that is still being made."""
+    """Take away the bills, adjustments and attributions of a run that is still being made."""
     connection.execute("delete from ledger.bills where run_id = %s", [run_id])
+    connection.execute("delete from ledger.adjustments where run_id = %s", [run_id])
     connection.execute("delete from ledger.attributions where run_id = %s", [run_id])
 
 

@@ -40,3 +40,14 @@ BILLS = """(
                 and reversal.cloud = bill.cloud and reversal.project_id = bill.project_id
         )
 )"""
+
+ADJUSTMENTS = """(
+    select line.* from ledger.adjustments as line
+    where line.run_id = any(%(members)s) and line.sign = 1
+        and not exists (
+            select from ledger.adjustments as reversal
+            where reversal.run_id = any(%(members)s) and reversal.sign = -1 and reversal.reverses_run_id = line.run_id
+                and reversal.cloud = line.cloud and reversal.project_id = line.project_id
+                and reversal.relation_id = line.relation_id and reversal.place = line.place
+        )
+)"""

@@ -42,6 +42,12 @@ _FINGERPRINT = """
             on u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id
             and u.id = r.usage_record_id
         where r.run_id = %(run_id)s
+        union all
+        select substr(md5(concat_ws('|', cloud, project_id)), 1, 3),
+            row(cloud, project_id, sign, relation_id, place, type, relation_type, source_cloud, source_project_id,
+                target_cloud, target_project_id, target_name, scope, trim_scale(rate), description, base, amount,
+                currency)::text
+        from ledger.adjustments where run_id = %(run_id)s
     ),
 
     -- Converted, not cast: a cast would read a backslash in a name as an escape, or refuse it.
@@ -72,7 +78,7 @@ def write_rated(connection: Connection, run_id: UUID) -> int:
 
 
 def fingerprint(connection: Connection, run_id: UUID) -> str:
-    """Hash of all usage and rated records of a run, by content."""
+    """Hash of all usage and rated records and adjustments of a run, by content."""
     row = connection.execute(_FINGERPRINT, {"run_id": run_id}).fetchone()
     assert row is not None
     return str(row[0])

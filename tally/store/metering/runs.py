@@ -14,7 +14,7 @@ from tally.store.database import Connection
 METERING_LOCK = 0x7A11_0002  # one run, load or finalization at a time: they share the timelines
 
 _RUN = ", ".join(field.name for field in fields(Run))
-_RECORDS = ("bills", "attributions", "rated_records", "usage_records", "findings", "checks")
+_RECORDS = ("bills", "adjustments", "attributions", "rated_records", "usage_records", "findings", "checks")
 
 
 def insert_run(connection: Connection, values: dict[str, Any]) -> Run:
@@ -75,7 +75,7 @@ def corrected_periods(connection: Connection) -> set[str]:
     """The periods of which a finalized correction has written something."""
     wrote = " or ".join(
         f"exists (select from ledger.{table} as t where t.run_id = run.id)"
-        for table in ("usage_records", "rated_records", "attributions", "bills")
+        for table in ("usage_records", "rated_records", "attributions", "adjustments", "bills")
     )
     rows = connection.execute(
         f"""select distinct run.period from ledger.runs as run

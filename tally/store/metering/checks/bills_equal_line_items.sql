@@ -1,5 +1,6 @@
--- The total of each bill is the sum of the rated amounts of the projects that are billed in it, and every rated
--- amount is in exactly one bill; of a correction, together with the finalized records that it stands on.
+-- The total of each bill is the sum of the rated amounts of the projects that are billed in it and of its surcharges
+-- and discounts, and every rated amount is in exactly one bill; of a correction, together with the finalized records that
+-- it stands on.
 -- Remedy: a project is attributed nowhere or twice, or a document lost a line; correct the relations of the project, then close again.
 with members as (
     select member_id as run_id from ledger.run_sets where run_id = :run_id
@@ -21,7 +22,15 @@ attributed as (
     having sum(sign) > 0
 ),
 
-billed as (
+-- A kickback is owed beside the bill.
+adjusted as (
+    select cloud, project_id, sum(amount) as amount
+    from ledger.adjustments
+    where run_id in (select run_id from members) and type <> 'kickback'
+    group by cloud, project_id
+),
+
+charged as (
     select
         coalesce(attributed.billed_cloud, costs.cloud) as cloud,
         coalesce(attributed.billed_project_id, costs.project_id) as project_id,
@@ -30,6 +39,14 @@ billed as (
     from costs
     left join attributed on attributed.cloud = costs.cloud and attributed.project_id = costs.project_id
     group by 1, 2
+),
+
+billed as (
+    select
+        cloud, project_id, coalesce(charged.amount, 0) + coalesce(adjusted.amount, 0) as amount,
+        coalesce(charged.unattributed, false) as unattributed
+    from charged
+    full join adjusted using (cloud, project_id)
 ),
 
 bills as (
@@ -41,7 +58,7 @@ bills as (
 
 select
     cloud, 'bill' as resource_type, project_id as subject,
-    'the bill says ' || coalesce(bills.total::text, 'nothing') || ', its line items '
+    'the bill says ' || coalesce(bills.total::text, 'nothing') || ', its line items and adjustments '
     || coalesce(billed.amount::text, 'nothing')
     || case when billed.unattributed then '; a project in it is attributed nowhere' else '' end as detail
 from billed
