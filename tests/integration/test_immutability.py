@@ -114,3 +114,26 @@ def test_a_finalized_run_needs_the_instant_at_which_it_was(house: House) -> None
             refusal(metering, "update ledger.runs set status = 'finalized', finalized_at = now(), preliminary = true")
             == "23514"
         )
+
+
+def with_other(table: str, **columns: str) -> str:
+    """A statement that inserts one record of a table again, with the values of some columns taken from others."""
+    values = ", ".join(f"'{name}', t.{other}" for name, other in columns.items())
+    changed = f"(jsonb_populate_record(t, jsonb_build_object({values}))).*"
+    return f"insert into ledger.{table} select {changed} from ledger.{table} as t limit 1"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        with_other("usage_records", id="run_id", run_id="id"),
+        with_other("rated_records", id="run_id", run_id="id"),
+        with_other("rated_records", id="run_id", usage_record_id="id"),
+        "delete from ledger.usage_records where id = (select usage_record_id from ledger.rated_records limit 1)",
+        "delete from ledger.runs",
+    ],
+)
+def test_records_hang_on_their_run_and_costs_on_their_usage(house: House, statement: str) -> None:
+    """Nothing refers to what is not there, and what is referred to stays, in open months too."""
+    with connected(house.metering_url) as metering:
+        assert refusal(metering, statement) == "23503"

@@ -2,26 +2,30 @@
 
 Events go by arrival, one batch of the outbox reporting.pending_batches after the other, whatever month they are of.
 Small tables are taken whole, since their rows are never edited.
+
+Events are copied in the order of their key, right into their table: its index then grows at its end, and what reads
+the histories of many resources, one after the other, finds each in a few neighbouring pages, already in order.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from psycopg.errors import UniqueViolation
+
 from tally.store.database import Connection
 
-# The primary keys of raw decide what is new; a load that died after it had committed is repeated without harm.
+_EVENTS = """
+    select e.cloud, e.platform, e.resource_type, e.resource_id, e.timestamp, e.event_id, e.event_type,
+        e.project_id, e.source, e.payload, {load_id}::bigint as load_id
+    from reporting.events as e
+    inner join reporting.event_ids as i
+        on i.cloud = e.cloud and i.resource_type = e.resource_type and i.resource_id = e.resource_id
+        and i.timestamp = e.timestamp and i.event_id = e.event_id
+    where i.batch_id = any(array(select batch_id from reporting.pending_batches))
+    order by e.cloud, e.resource_type, e.resource_id, e.timestamp, e.event_id"""
+
 _COPIES = (
-    (
-        "events",
-        """select e.cloud, e.platform, e.resource_type, e.resource_id, e.timestamp, e.event_id, e.event_type,
-               e.project_id, e.source, e.payload, {load_id}::bigint as load_id
-           from reporting.events as e
-           inner join reporting.event_ids as i
-               on i.cloud = e.cloud and i.resource_type = e.resource_type and i.resource_id = e.resource_id
-               and i.timestamp = e.timestamp and i.event_id = e.event_id
-           where i.batch_id = any(array(select batch_id from reporting.pending_batches))""",
-    ),
     (
         "lifecycles",
         """select t.platform, t.resource_type, step.key, t.version,
@@ -98,10 +102,12 @@ def begin_load(metering: Connection, load_id: int, started_at: datetime, version
 
 def copy_all(reporting: Connection, metering: Connection, load_id: int) -> int:
     """Copy everything in the snapshot of the reporting transaction and return how many events were new."""
+    events = _copy_events(reporting, metering, load_id)
     metering.execute("delete from raw.current_resources")
-    counts = {table: _copy(reporting, metering, table, query, load_id) for table, query in _COPIES}
-    metering.execute("update raw.loads set events = %s where load_id = %s", [counts["events"], load_id])
-    return counts["events"]
+    for table, query in _COPIES:
+        _copy_new(reporting, metering, table, query.format(load_id=int(load_id)))
+    metering.execute("update raw.loads set events = %s where load_id = %s", [events, load_id])
+    return events
 
 
 def refresh_statistics(metering: Connection) -> None:
@@ -114,18 +120,35 @@ def forget_pending(reporting: Connection, batches: Sequence[int]) -> None:
     reporting.execute("delete from reporting.pending_batches where batch_id = any(%s)", [list(batches)])
 
 
-def _copy(reporting: Connection, metering: Connection, table: str, query: str, load_id: int) -> int:
-    metering.execute(f"create temp table incoming (like raw.{table}) on commit drop")
-    source = f"copy ({query.format(load_id=int(load_id))}) to stdout (format binary)"
-    with (
-        reporting.cursor().copy(source.encode()) as outgoing,
-        metering.cursor().copy("copy incoming from stdin (format binary)") as incoming,
-    ):
-        for block in outgoing:
-            incoming.write(block)
-    copied = metering.execute(f"insert into raw.{table} select * from incoming on conflict do nothing").rowcount
+def _copy_events(reporting: Connection, metering: Connection, load_id: int) -> int:
+    query = _EVENTS.format(load_id=int(load_id))
+    try:
+        with reporting.transaction(), metering.transaction():
+            return _copy(reporting, metering, query, "raw.events")
+    except UniqueViolation:
+        # A load that died after it had committed left its batches in the outbox: it is repeated without harm.
+        return _copy_new(reporting, metering, "events", query)
+
+
+def _copy_new(reporting: Connection, metering: Connection, table: str, query: str) -> int:
+    """Copy what is not there yet by its key; returns how many rows that were."""
+    metering.execute(f"create temp table incoming (like raw.{table}) on commit drop".encode())
+    _copy(reporting, metering, query, "incoming")
+    copied = metering.execute(f"insert into raw.{table} select * from incoming on conflict do nothing".encode())
     metering.execute("drop table incoming")
-    return copied
+    return copied.rowcount
+
+
+def _copy(reporting: Connection, metering: Connection, query: str, target: str) -> int:
+    """Pass rows on as they come, in PostgreSQL's binary form: no row is read here. Returns how many they were."""
+    incoming = metering.cursor()
+    with (
+        reporting.cursor().copy(f"copy ({query}) to stdout (format binary)".encode()) as rows,
+        incoming.copy(f"copy {target} from stdin (format binary)".encode()) as copy,
+    ):
+        for block in rows:
+            copy.write(block)
+    return incoming.rowcount
 
 
 def _one(connection: Connection, query: str) -> int:
