@@ -74,6 +74,7 @@ SETTINGS = (
             "hole, which blocks finalization"),
     Setting("TALLY_COMPLETENESS_POLICY", "", "File that says which findings block finalization; empty: the shipped "
             "policy"),
+    Setting("TALLY_DELIVERY_TARGETS", "", "File that says where finalized bills are delivered; empty: nowhere"),
 )
 
 
@@ -112,6 +113,7 @@ class Settings:
     counter_sources: Path | None = None
     counter_max_gap: timedelta = timedelta(hours=1)
     completeness_policy: Path | None = None
+    delivery_targets: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -166,6 +168,7 @@ class Settings:
             "counter_sources": read("TALLY_COUNTER_SOURCES", _path),
             "counter_max_gap": read("TALLY_COUNTER_MAX_GAP_SECONDS", _span),
             "completeness_policy": read("TALLY_COMPLETENESS_POLICY", _path),
+            "delivery_targets": read("TALLY_DELIVERY_TARGETS", _path),
         }
         if bool(values["oidc_issuer"]) != bool(values["oidc_audience"]):
             faults.append("TALLY_OIDC_ISSUER and TALLY_OIDC_AUDIENCE come together")

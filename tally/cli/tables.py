@@ -20,6 +20,7 @@ from tally.domain.run import Finding, Run
 from tally.services.completeness import Report
 from tally.services.corrections import Differences
 from tally.services.credentials import Credential
+from tally.services.deliver import Outcome
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
 from tally.services.late_effect import Late
@@ -27,6 +28,7 @@ from tally.services.rejected import Replay
 from tally.services.runs import PeriodRow
 from tally.services.verify import Verified
 from tally.store.metering.bills import BillRow
+from tally.store.metering.deliveries import DeliveryRow, Progress
 from tally.store.reporting.clouds import CloudRow
 from tally.store.reporting.rejected import LetterRow
 
@@ -160,6 +162,31 @@ def verified(console: Console, found: Verified) -> None:
         month = f"{found.runs[0].period} and its {corrections} correction(s)"
         console.print(f"{month} are as they were finalized", markup=False)
         console.print("a replay from the kept inputs has the same usage and the same costs")
+
+
+def delivered(console: Console, rows: Sequence[Outcome]) -> None:
+    """What a delivery has come to, by target; and why one was given up."""
+    table = _table("Target", ">New", ">Delivered", ">Failed", "Given up")
+    for row in rows:
+        _add(table, row.target, str(row.new), str(row.delivered), str(row.failed), row.stopped or "")
+    _print(console, table)
+
+
+def deliveries(console: Console, progress: Sequence[Progress], rows: Sequence[DeliveryRow]) -> None:
+    """How far each target is with each month, and some documents with what has become of them."""
+    table = _table("Target", "Period", ">Delivered", ">Pending", ">Failed")
+    for each in progress:
+        _add(table, each.target, each.period, str(each.delivered), str(each.pending), str(each.failed))
+    _print(console, table)
+    if not rows:
+        return
+    console.print()
+    table = _table("Target", "Number", "Type", "Cloud", "Project", "Status", ">Attempts", "Next attempt", "Said")
+    for row in rows:
+        what = row.document.number, row.document_type, row.cloud, row.project_id, row.status, str(row.attempts)
+        waits = "" if row.status == "delivered" else _instant(row.next_attempt_at)
+        _add(table, row.target, *what, waits, row.receipt or row.last_error or "")
+    _print(console, table)
 
 
 def prepared(console: Console, made: Prepared) -> None:

@@ -1,0 +1,269 @@
+"""The outbox of documents: filled from the ledger, worked off under a lock for each document, read by who asks.
+
+An advisory lock holds a document while it is on its way. It belongs to the connection: whoever is killed has let go of
+it, and the next one finishes at once.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tally.domain.billing_document import BillingDocument, DocumentKey, DocumentType, document_type
+from tally.domain.delivery import DeliveryStatus
+from tally.store.database import Connection
+
+ListKey = tuple[str, UUID, str, str, int]  # (target, run_id, cloud, project_id, sign): the order of lists
+
+_PAGE = 500
+_PENDING = "delivered_at is null and last_error is null"
+_STATUSES: dict[DeliveryStatus, str] = {
+    "pending": _PENDING,
+    "failed": "delivered_at is null and last_error is not null",
+    "delivered": "delivered_at is not null",
+}
+_DOCUMENT = """target = %(target)s and run_id = %(run_id)s and cloud = %(cloud)s
+                and project_id = %(project_id)s and sign = %(sign)s"""
+
+
+class DeliveryRow(NamedTuple):
+    """One document and one target, and how far it has come."""
+
+    target: str
+    run_id: UUID
+    cloud: str
+    project_id: str
+    sign: int
+    period: str
+    refers_to_run_id: UUID | None
+    attempts: int
+    attempted_at: datetime | None
+    next_attempt_at: datetime
+    last_error: str | None
+    delivered_at: datetime | None
+    receipt: str | None
+
+    @property
+    def key(self) -> ListKey:
+        """Its place in a list."""
+        return (self.target, self.run_id, self.cloud, self.project_id, self.sign)
+
+    @property
+    def document(self) -> DocumentKey:
+        """What is delivered."""
+        return DocumentKey(self.period, self.run_id, self.cloud, self.project_id, self.sign)
+
+    @property
+    def document_type(self) -> DocumentType:
+        """What the document is."""
+        return document_type(self.sign, self.refers_to_run_id)
+
+    @property
+    def status(self) -> DeliveryStatus:
+        """How far it has come."""
+        if self.delivered_at is not None:
+            return "delivered"
+        return "pending" if self.last_error is None else "failed"
+
+
+class Progress(NamedTuple):
+    """How many documents of a month a target has, and has not."""
+
+    target: str
+    period: str
+    delivered: int
+    pending: int
+    failed: int
+
+
+def enqueue(connection: Connection, target: str, first: str, now: datetime) -> int:
+    """Give a target the documents of all finalized runs from a month on that it does not have; returns how many.
+
+    A run is entered with all its documents in one statement: two at once enter it once.
+    """
+    return connection.execute(
+        """with entered as (
+               insert into delivery.enqueued_runs (target, run_id, enqueued_at)
+               select %(target)s, run.id, %(now)s
+               from ledger.runs as run
+               where run.status = 'finalized' and run.period >= %(first)s
+                   and not exists (
+                       select from delivery.enqueued_runs as old where old.target = %(target)s and old.run_id = run.id
+                   )
+               order by run.id
+               on conflict do nothing
+               returning run_id
+           )
+
+           insert into delivery.deliveries (target, run_id, cloud, project_id, sign, period, load_id,
+               refers_to_run_id, next_attempt_at)
+           select %(target)s, bill.run_id, bill.cloud, bill.project_id, bill.sign, run.period, run.load_id,
+               coalesce(bill.reverses_run_id, replaced.reverses_run_id), %(now)s
+           from entered
+           inner join ledger.runs as run on run.id = entered.run_id
+           inner join ledger.bills as bill on bill.run_id = run.id
+           left join ledger.bills as replaced
+               on bill.sign = 1 and replaced.run_id = bill.run_id and replaced.cloud = bill.cloud
+                   and replaced.project_id = bill.project_id and replaced.sign = -1""",
+        {"target": target, "first": first, "now": now},
+    ).rowcount
+
+
+def anything_due(connection: Connection, target: str, first: str, now: datetime) -> bool:
+    """Whether a target lacks the documents of a finalized run, or one of them is due."""
+    row = connection.execute(
+        """select exists (
+               select from ledger.runs as run
+               where run.status = 'finalized' and run.period >= %(first)s
+                   and not exists (
+                       select from delivery.enqueued_runs as old where old.target = %(target)s and old.run_id = run.id
+                   )
+           ) or exists (
+               select from delivery.deliveries
+               where target = %(target)s and delivered_at is null and next_attempt_at <= %(now)s
+           )""",
+        {"target": target, "first": first, "now": now},
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def undelivered(
+    connection: Connection, target: str, period: str | None, due_at: datetime | None
+) -> Iterator[DocumentKey]:
+    """Walk once through what a target does not have, in the order in which it was issued; reversals come first.
+
+    ``due_at`` leaves out what waits for a later attempt.
+    """
+    after: tuple[Any, ...] = (-1, 0, "", "")
+    while True:
+        rows = connection.execute(
+            """select load_id, sign, cloud, project_id, period, run_id
+               from delivery.deliveries
+               where target = %(target)s and delivered_at is null
+                   and (%(period)s::text is null or period = %(period)s)
+                   and (%(due_at)s::timestamptz is null or next_attempt_at <= %(due_at)s)
+                   and (load_id, sign, cloud, project_id) > (%(load_id)s, %(sign)s, %(cloud)s, %(project_id)s)
+               order by load_id, sign, cloud, project_id
+               limit %(page)s""",
+            {"target": target, "period": period, "due_at": due_at, "page": _PAGE}
+            | dict(zip(("load_id", "sign", "cloud", "project_id"), after, strict=True)),
+        ).fetchall()
+        for _, sign, cloud, project_id, its_period, run_id in rows:
+            yield DocumentKey(its_period, run_id, cloud, project_id, sign)
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1][:4]
+
+
+@contextmanager
+def held(connection: Connection, target: str, key: DocumentKey) -> Iterator[bool]:
+    """Hold a document while it is on its way to a target; whether nobody else does."""
+    lock = int.from_bytes(hashlib.sha256(f"{target}\n{key.number}".encode()).digest()[:8], signed=True)
+    row = connection.execute("select pg_try_advisory_lock(%s)", [lock]).fetchone()
+    mine = bool(row and row[0])
+    try:
+        yield mine
+    finally:
+        if mine:
+            connection.execute("select pg_advisory_unlock(%s)", [lock])
+
+
+def claim(connection: Connection, target: str, key: DocumentKey, now: datetime) -> tuple[int, BillingDocument] | None:
+    """Count an attempt, and read what is to be sent: (attempts, document). The caller holds the document.
+
+    None if it has been delivered meanwhile; or if an earlier document of the same project and month has not: a credit
+    note never arrives before its invoice.
+    """
+    claimed = connection.execute(
+        f"""update delivery.deliveries as own set attempts = attempts + 1, attempted_at = %(now)s
+            where {_DOCUMENT} and delivered_at is null
+                and not exists (
+                    select from delivery.deliveries as earlier
+                    where earlier.target = own.target and earlier.cloud = own.cloud
+                        and earlier.project_id = own.project_id and earlier.period = own.period
+                        and earlier.delivered_at is null and (earlier.load_id, earlier.sign) < (own.load_id, own.sign)
+                )
+            returning attempts, refers_to_run_id""".encode(),
+        {"target": target, "now": now} | key._asdict(),
+    ).fetchone()
+    return None if claimed is None else (claimed[0], _document(connection, key, claimed[1]))
+
+
+def _document(connection: Connection, key: DocumentKey, refers_to_run_id: UUID | None) -> BillingDocument:
+    row = connection.execute(
+        """select bill.platform, bill.total, bill.currency, run.finalized_at, bill.document, bill.document_hash,
+               earlier.document_hash
+           from ledger.bills as bill
+           inner join ledger.runs as run on run.id = bill.run_id
+           left join ledger.bills as earlier
+               on earlier.run_id = %(refers_to)s and earlier.cloud = bill.cloud
+                   and earlier.project_id = bill.project_id and earlier.sign = 1
+           where bill.run_id = %(run_id)s and bill.cloud = %(cloud)s and bill.project_id = %(project_id)s
+               and bill.sign = %(sign)s""",
+        key._asdict() | {"refers_to": refers_to_run_id},
+    ).fetchone()
+    assert row is not None, "what is finalized stays"
+    platform, total, currency, issued_at, bill, bill_hash, refers_to_hash = row
+    return BillingDocument(
+        key, platform, Decimal(total), currency, issued_at, bill, bill_hash, refers_to_run_id, refers_to_hash
+    )
+
+
+def mark_delivered(connection: Connection, target: str, key: DocumentKey, receipt: str, now: datetime) -> None:
+    """Note that a target keeps a document."""
+    connection.execute(
+        f"""update delivery.deliveries set delivered_at = %(now)s, receipt = %(receipt)s, last_error = null
+            where {_DOCUMENT} and delivered_at is null""".encode(),
+        {"target": target, "receipt": receipt, "now": now} | key._asdict(),
+    )
+
+
+def mark_failed(connection: Connection, target: str, key: DocumentKey, error: str, next_attempt_at: datetime) -> None:
+    """Note why a target does not have a document yet, and when it is tried again."""
+    connection.execute(
+        f"""update delivery.deliveries set last_error = %(error)s, next_attempt_at = %(next)s
+            where {_DOCUMENT} and delivered_at is null""".encode(),
+        {"target": target, "error": error, "next": next_attempt_at} | key._asdict(),
+    )
+
+
+def progress(connection: Connection, period: str | None, target: str | None) -> list[Progress]:
+    """How far each target is with each month."""
+    rows = connection.execute(
+        f"""select target, period, count(*) filter (where {_STATUSES["delivered"]}),
+                count(*) filter (where {_STATUSES["pending"]}), count(*) filter (where {_STATUSES["failed"]})
+            from delivery.deliveries
+            where (%(period)s::text is null or period = %(period)s)
+                and (%(target)s::text is null or target = %(target)s)
+            group by target, period order by target, period""".encode(),
+        {"period": period, "target": target},
+    ).fetchall()
+    return [Progress(*row) for row in rows]
+
+
+def deliveries(
+    connection: Connection,
+    *,
+    period: str | None = None,
+    target: str | None = None,
+    status: DeliveryStatus | None = None,
+    after: ListKey | None = None,
+    limit: int,
+) -> list[DeliveryRow]:
+    """Return the next deliveries after a key, in the order of (target, run_id, cloud, project_id, sign)."""
+    order = "target, run_id, cloud, project_id, sign"
+    where = ["true"]
+    where += ["period = %(period)s"] if period else []
+    where += ["target = %(target)s"] if target else []
+    where += [_STATUSES[status]] if status else []
+    where += [f"({order}) > (%(after_0)s, %(after_1)s, %(after_2)s, %(after_3)s, %(after_4)s)"] if after else []
+    query = f"""select {", ".join(DeliveryRow._fields)} from delivery.deliveries
+                where {" and ".join(where)} order by {order} limit %(limit)s"""
+    values = {f"after_{place}": value for place, value in enumerate(after or ())}
+    rows = connection.execute(
+        query.encode(), {"period": period, "target": target, "limit": limit} | values, prepare=False
+    ).fetchall()
+    return [DeliveryRow(*row) for row in rows]
