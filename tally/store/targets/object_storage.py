@@ -34,7 +34,11 @@ class ObjectStorage:
             "key": access_key,
             "secret": secret_key,
             "client_kwargs": {"region_name": region} if region else {},
-            "config_kwargs": {"connect_timeout": TIMEOUT_SECONDS, "read_timeout": TIMEOUT_SECONDS},
+            "config_kwargs": {
+                "connect_timeout": TIMEOUT_SECONDS,
+                "read_timeout": TIMEOUT_SECONDS,
+                "retries": {"total_max_attempts": 2, "mode": "standard"},
+            },
             "skip_instance_cache": True,  # it would keep the keys, and mix up two targets of one bucket
         }
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import requests
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 from tenacity.wait import wait_base
+from urllib3.exceptions import HTTPError
 
 from tally.domain.delivery import Parcel
 from tally.domain.errors import InvalidInput, Refused, Unavailable
@@ -145,8 +146,8 @@ class _Patient(wait_base):
 
 def _shown(response: requests.Response) -> str:
     try:
-        read = next(response.iter_content(MOST_READ), b"")
-    except requests.RequestException:
+        read = response.raw.read1(MOST_READ)  # what has come: a receiver that drips is not waited for
+    except (HTTPError, OSError):
         read = b""
     text = " ".join(read.decode("utf-8", "replace").split())
     return "".join(character for character in text if character.isprintable())[:MOST_SHOWN] or "without a reason"

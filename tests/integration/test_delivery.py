@@ -1,0 +1,302 @@
+"""Each document of a finalized run reaches each target once, whoever fails, is killed, or delivers at the same time."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+import simplejson
+from tenacity import wait_none
+
+from tally.domain.delivery import Destination, Parcel
+from tally.domain.errors import Refused, Unavailable
+from tally.domain.principal import Principal, Role
+from tally.services.deliver import Outcome, deliver, deliver_to, due, list_deliveries, progress
+from tally.store.database import Connection, connected
+from tally.store.metering.deliveries import DeliveryRow, Progress
+from tally.store.targets.directory import Directory
+from tally.store.targets.webhook import Webhook, read_secret
+from tests.integration.callers import api_for, consumer
+from tests.integration.issuing import CLOUD, bill, cancellation, finalized
+from tests.receiver import SECRET, hangs_up, receiving, says
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def clock() -> datetime:
+    return NOW
+
+
+@dataclass
+class Shelf:
+    """A target in memory: it keeps what it is given, unless ``before`` raises."""
+
+    before: Callable[[Parcel], object] = lambda parcel: None  # noqa: ARG005
+    parcels: list[Parcel] = field(default_factory=list)
+
+    def deliver(self, parcel: Parcel) -> str:
+        self.before(parcel)
+        self.parcels.append(parcel)
+        return "kept"
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        return [simplejson.loads(parcel.body, use_decimal=True) for parcel in self.parcels]
+
+    def told(self, *names: str) -> list[tuple[Any, ...]]:
+        """Some members of each document, in the order of their arrival."""
+        return [tuple(document[name] for name in names) for document in self.documents]
+
+
+def to(shelf: Any, name: str = "erp", first: str = "2026-03") -> Destination:
+    return Destination(name, first, shelf)
+
+
+def listed(metering: Connection, **wanted: Any) -> list[DeliveryRow]:
+    return list_deliveries(metering, limit=1000, **wanted)
+
+
+def refuses(project_id: str) -> Callable[[Parcel], None]:
+    """Refuse the documents of one project."""
+
+    def check(parcel: Parcel) -> None:
+        if simplejson.loads(parcel.body)["project_id"] == project_id:
+            raise Refused("not taken", ["unknown customer"])
+
+    return check
+
+
+@pytest.fixture
+def march(metering: Connection) -> UUID:
+    """A finalized month with three bills."""
+    return finalized(metering, *(bill(project, "100.00") for project in ("p-1", "p-2", "p-3")))
+
+
+def corrected(metering: Connection, march: UUID) -> UUID:
+    """A correction: p-1 is billed anew, p-2 no longer, p-4 for the first time."""
+    return finalized(
+        metering,
+        cancellation(bill("p-1", "100.00"), march),
+        bill("p-1", "90.00"),
+        cancellation(bill("p-2", "100.00"), march),
+        bill("p-4", "7.00"),
+        corrects=march,
+    )
+
+
+class TestOutbox:
+    def test_what_is_finalized_is_delivered_once_from_the_first_month_on(
+        self, metering: Connection, march: UUID
+    ) -> None:
+        """Neither an earlier month nor a run that is only completed; a second call finds nothing to do."""
+        finalized(metering, bill("p-1", "1.00"), period="2026-02")
+        finalized(metering, bill("p-1", "2.00"), period="2026-04", finalize=False)
+        shelf = Shelf()
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 3, 3, 0)
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 0, 0, 0)
+        assert shelf.told("period", "run_id", "project_id") == [
+            ("2026-03", str(march), project) for project in ("p-1", "p-2", "p-3")
+        ]
+        late = Shelf()
+        assert deliver_to(metering, to(late, "archive", "2026-02"), clock, period="2026-02").delivered == 1
+        assert progress(metering) == [
+            Progress("archive", "2026-02", 1, 0, 0), Progress("archive", "2026-03", 0, 3, 0),
+            Progress("erp", "2026-03", 3, 0, 0),
+        ]
+
+    def test_a_correction_sends_credit_notes_and_then_what_replaces_the_invoices(
+        self, metering: Connection, march: UUID
+    ) -> None:
+        """Each credit note names the number and the hash of the invoice that was sent; the sums are right."""
+        shelf = Shelf()
+        deliver_to(metering, to(shelf), clock)
+        invoices = {document["project_id"]: document for document in shelf.documents}
+        corrected(metering, march)
+        deliver_to(metering, to(shelf), clock)
+        assert [(kind, project, str(total)) for kind, project, total in
+                shelf.told("document_type", "project_id", "total")[3:]] == [
+            ("credit_note", "p-1", "-100.00"), ("credit_note", "p-2", "-100.00"),
+            ("corrected_invoice", "p-1", "90.00"), ("invoice", "p-4", "7.00"),
+        ]
+        for document in shelf.documents[3:6]:
+            invoice = invoices[document["project_id"]]
+            assert document["refers_to"] == {name: invoice[name] for name in ("number", "run_id", "document_hash")}
+            assert document["bill"].get("cancels", {}).get("run_id") in (None, str(march))
+        assert shelf.documents[6]["refers_to"] is None
+        assert str(sum(total for total, in shelf.told("total"))) == "197.00"
+
+    def test_a_run_that_is_entered_twice_at_once_is_entered_once(
+        self, metering: Connection, metering_url: str, march: UUID
+    ) -> None:
+        """The second waits for the first, and finds its documents there."""
+        found: list[Outcome] = []
+        with connected(metering_url) as other:
+            second = threading.Thread(target=lambda: found.append(deliver_to(other, to(Shelf()), clock)))
+            with metering.transaction():
+                deliver_to(metering, to(Shelf()), clock)
+                second.start()
+                second.join(0.2)
+                assert second.is_alive()
+            second.join()
+        assert (found, len(listed(metering))) == ([Outcome("erp", 0, 0, 0)], 3)
+        assert {row.run_id for row in listed(metering)} == {march}
+
+    @pytest.mark.usefixtures("march")
+    def test_what_is_delivered_never_changes(self, metering: Connection) -> None:
+        """Nothing is sent again because a row was touched."""
+        deliver_to(metering, to(Shelf()), clock)
+        for statement in ("update delivery.deliveries set attempts = 0", "delete from delivery.deliveries"):
+            with pytest.raises(psycopg.Error, match="its rows never change"):
+                metering.execute(statement.encode())
+
+
+class TestFailures:
+    def test_a_document_that_is_refused_waits_and_the_others_go_on(self, metering: Connection, march: UUID) -> None:
+        """Its later documents wait for it: a credit note never arrives before its invoice."""
+        corrected(metering, march)
+        shelf = Shelf(refuses("p-1"))
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 7, 4, 1)
+        assert shelf.told("document_type", "project_id") == [
+            ("invoice", "p-2"), ("invoice", "p-3"), ("credit_note", "p-2"), ("invoice", "p-4"),
+        ]
+        (failed,) = listed(metering, status="failed")
+        assert (failed.project_id, failed.attempts, failed.last_error, failed.next_attempt_at.isoformat()) == (
+            "p-1", 1, "not taken: unknown customer", "2026-06-01T00:01:00+00:00",
+        )
+        assert [(row.document_type, row.attempts) for row in listed(metering, status="pending")] == [
+            ("credit_note", 0), ("corrected_invoice", 0),
+        ]
+        shelf.before = lambda _: None
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 0, 3, 0)
+        assert [kind for kind, project in shelf.told("document_type", "project_id") if project == "p-1"] == [
+            "invoice", "credit_note", "corrected_invoice",
+        ]
+
+    @pytest.mark.usefixtures("march")
+    def test_a_target_that_does_not_answer_is_given_up_and_its_document_waits_ever_longer(
+        self, metering: Connection
+    ) -> None:
+        """One attempt a call; by itself only when it is due, by a person at any time."""
+
+        def away(_: Parcel) -> None:
+            raise Unavailable("nobody there")
+
+        shelf = to(Shelf(away))
+        for _ in range(3):
+            assert deliver_to(metering, shelf, clock) == Outcome("erp", 3 * (_ == 0), 0, 1, "nobody there")
+        (failed,) = listed(metering, status="failed")
+        assert (failed.attempts, failed.next_attempt_at.isoformat()) == (3, "2026-06-01T00:04:00+00:00")
+        calm = Shelf()
+        assert deliver_to(metering, to(calm), clock, only_due=True).delivered == 2
+        assert due(metering, [shelf], NOW) == []
+        assert due(metering, [shelf], failed.next_attempt_at) == ["erp"]
+        assert deliver_to(metering, to(calm), clock).delivered == 1
+
+    @pytest.mark.usefixtures("march")
+    def test_a_failing_target_does_not_stop_the_others(
+        self, metering: Connection, metering_url: str, tmp_path: Path
+    ) -> None:
+        """One breaks in a way that nobody has thought of, one is busy, one is well."""
+
+        def broken(_: Parcel) -> None:
+            raise KeyError("s3cret")
+
+        with receiving() as receiver:
+            receiver.answer = says(503)
+            hook = Webhook(receiver.url, read_secret(SECRET), 5, backoff=wait_none())
+            destinations = [to(Shelf(broken), "broken"), to(hook, "busy"), to(Directory(tmp_path), "well")]
+            outcomes = deliver(metering_url, destinations, clock)
+        assert [(each.target, each.delivered, each.failed, each.stopped) for each in outcomes] == [
+            ("broken", 0, 1, "unexpected KeyError"),
+            ("busy", 0, 1, "webhook at 127.0.0.1 answers 503: without a reason"),
+            ("well", 3, 0, None),
+        ]
+        names = [f"{row.document.number}.json" for row in listed(metering, target="well")]
+        assert sorted(path.name for path in (tmp_path / "2026-03").iterdir()) == sorted(names)
+
+
+class TestTogether:
+    @pytest.mark.usefixtures("march")
+    def test_two_deliverers_deliver_each_document_once(self, metering: Connection, metering_url: str) -> None:
+        """The second passes over what the first has in hand, and does the rest; the first then finds it done."""
+        in_hand, go_on = threading.Event(), threading.Event()
+
+        def slowly(_: Parcel) -> None:
+            in_hand.set()
+            assert go_on.wait(60)
+
+        shelf = Shelf(slowly)
+        outcomes: list[Outcome] = []
+        first = threading.Thread(target=lambda: outcomes.extend(deliver(metering_url, [to(shelf)], clock)))
+        first.start()
+        assert in_hand.wait(60)
+        other = Shelf()
+        second = deliver_to(metering, to(other), clock)
+        go_on.set()
+        first.join()
+        assert (outcomes, second) == ([Outcome("erp", 3, 1, 0)], Outcome("erp", 0, 2, 0))
+        assert [project for project, in shelf.told("project_id") + other.told("project_id")] == ["p-1", "p-2", "p-3"]
+
+    def test_many_deliverers_at_a_webhook_that_takes_documents_without_saying_so(
+        self, metering: Connection, metering_url: str
+    ) -> None:
+        """Each comes a second time under the same key, with the same bytes, and no third time."""
+        finalized(metering, *(bill(f"p-{number:02}", "1.00") for number in range(40)))
+        with receiving() as receiver:
+
+            def answer(handler: BaseHTTPRequestHandler) -> None:
+                first = receiver.times[handler.headers["Idempotency-Key"]] == 1
+                (hangs_up if first else says(201))(handler)
+
+            receiver.answer = answer
+            hooks = [Webhook(receiver.url, read_secret(SECRET), 30, backoff=wait_none()) for _ in range(3)]
+            threads = [threading.Thread(target=deliver, args=(metering_url, [to(hook)], clock)) for hook in hooks]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert progress(metering) == [Progress("erp", "2026-03", 40, 0, 0)]
+        assert (len(receiver.times), set(receiver.times.values())) == (40, {2})
+        assert all(message.is_signed() for message in receiver.messages)
+        assert len({(message.key, message.body) for message in receiver.messages}) == 40
+
+
+CALLERS = {
+    "operator": Principal("operator", Role.OPERATOR),
+    "finance": Principal("finance", Role.READ_ALL),
+    "customer": consumer((CLOUD, "p-1")),
+}
+
+
+@pytest.fixture
+def clients(reporting_url: str, metering_url: str) -> Iterator[Mapping[str, Any]]:
+    with api_for(reporting_url, metering_url, CALLERS) as clients:
+        yield clients
+
+
+def test_deliveries_are_shown_over_http(metering: Connection, march: UUID, clients: Mapping[str, Any]) -> None:
+    """To who may see everything: page by page, narrowed down by target, month and status."""
+    deliver_to(metering, to(Shelf(refuses("p-2"))), clock)
+    deliver_to(metering, to(Shelf(), "archive"), clock)
+    address = "/api/v1/deliveries"
+    assert clients["customer"].get(address).status_code == 403
+    every = clients["operator"].items(address, limit=4)
+    assert Counter((item["target"], item["status"]) for item in every) == {
+        ("archive", "delivered"): 3, ("erp", "delivered"): 2, ("erp", "failed"): 1,
+    }
+    (failed,) = clients["finance"].items(address, target="erp", period="2026-03", status="failed")
+    assert failed == {
+        "target": "erp", "number": failed["number"], "document_type": "invoice", "period": "2026-03",
+        "run_id": str(march), "cloud": CLOUD, "project_id": "p-2", "status": "failed", "attempts": 1,
+        "attempted_at": "2026-06-01T00:00:00Z", "next_attempt_at": "2026-06-01T00:01:00Z",
+        "last_error": "not taken: unknown customer", "delivered_at": None, "receipt": None,
+    }
+    assert clients["finance"].items(address, period="2026-04") == []
+    assert clients["finance"].get(address, status="lost").status_code == 400
