@@ -16,7 +16,7 @@ from resources.dbt import Dbt, manifest_path
 from resources.expectations import Expectations
 from resources.installation import Installation
 from resources.platforms import Platforms
-from tally_dagster.jobs import close_month, finalize_month, reconcile
+from tally_dagster.jobs import close_month, deliver_documents, finalize_month, reconcile
 from tally_dagster.progress import progress
 from tally_dagster.schedules import month_to_date
 from tally_dagster.sensors import SENSORS
@@ -47,7 +47,7 @@ def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> De
             ledger.finalized_period,
         ],
         asset_checks=[*invariant_checks(), *watching_checks()],
-        jobs=[close_month, finalize_month, reconcile],
+        jobs=[close_month, deliver_documents, finalize_month, reconcile],
         schedules=[month_to_date()],
         sensors=SENSORS,
         resources=resources | dict(resource_overrides or {}),

@@ -4,6 +4,7 @@ from dagster import AssetCheckKey, AssetKey, AssetSelection, define_asset_job, i
 
 from assets.partitions import MONTHS
 from assets.watch import NO_SILENCE, NOTHING_LATE
+from tally_dagster.delivery import delivered_documents
 from tally_dagster.finalization import finalized_period
 from tally_dagster.reconciliation import sync_cloud
 
@@ -24,6 +25,12 @@ close_month = define_asset_job(
 def finalize_month() -> None:
     """Make the live run of a month immutable, after its grace, unless anything speaks against it."""
     finalized_period()
+
+
+@job(executor_def=in_process_executor, tags={"tally/kind": "deliver"})
+def deliver_documents() -> None:
+    """Deliver the documents of finalized months; the sensor delivery launches it when something is due."""
+    delivered_documents()
 
 
 @job(executor_def=in_process_executor, tags={"tally/kind": "reconcile"})

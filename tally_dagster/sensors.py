@@ -1,7 +1,7 @@
 """The sensors: thin. Each asks tally.services.due what is due, and launches it once, or says what to do.
 
-Those that only watch, and the reconciliation, run from the start; those that close or finalize months are switched on
-by a person, once, in the web interface: docs/how-to/close-a-month.md.
+Those that only watch, and the reconciliation, run from the start; those that close or finalize months, or deliver
+documents, are switched on by a person, once, in the web interface: docs/how-to/close-a-month.md.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,8 @@ from resources.clock import Clock
 from resources.databases import Databases
 from resources.installation import Installation
 from resources.platforms import Platforms
-from tally.services import due, reconcile
+from tally.services import deliver, due, reconcile
+from tally.services.delivery_targets import read_targets
 from tally.services.due import Late
 from tally.settings import Settings
 from tally.store.database import connected
@@ -148,7 +149,29 @@ def ingest_silence(context: SensorEvaluationContext, databases: Databases, clock
     )
 
 
-SENSORS: list[SensorDefinition] = [period_close, period_finalization, late_events, reconciliation, ingest_silence]
+@sensor(
+    job=jobs.deliver_documents,
+    minimum_interval_seconds=300,
+    default_status=DefaultSensorStatus.STOPPED,
+    description="Delivers the documents of finalized months to the targets of TALLY_DELIVERY_TARGETS.",
+)
+def delivery(
+    context: SensorEvaluationContext, databases: Databases, clock: Clock
+) -> RunRequest | SkipReason:
+    """One run at a time, as long as a target lacks something and is due for another attempt."""
+    destinations = read_targets(Settings.from_environment().delivery_targets)
+    with connected(databases.metering()) as metering:
+        waiting = deliver.due(metering, destinations, clock.now())
+    if not waiting:
+        return SkipReason("no target waits for documents" if destinations else "TALLY_DELIVERY_TARGETS names none")
+    if _under_way(context, {"tally/kind": "deliver"}):
+        return SkipReason(f"{', '.join(waiting)}: a delivery is under way")
+    return RunRequest(tags={"tally/actor": "sensor:delivery"})
+
+
+SENSORS: list[SensorDefinition] = [
+    period_close, period_finalization, late_events, reconciliation, ingest_silence, delivery,
+]
 
 
 def _correction(late: Late) -> RunRequest:

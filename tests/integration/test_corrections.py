@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tally.domain.delivery import Destination
+from tally.services.deliver import deliver_to
 from tally.services.pricing import load_price_versions
 from tally.services.registry import define_type, versions_of_type
 from tally.services.relations import Change, close_relation, relate
@@ -23,6 +25,7 @@ from tests.integration.closing import LARGE, SMALL, House, instance
 from tests.integration.correcting import bills, correct, costs, finalize_month, finalized_rows, lines, records
 from tests.integration.registering import TENANT, create, day
 from tests.integration.sending import CLOUD
+from tests.integration.test_delivery import Shelf, clock
 from tests.integration.test_immutability import RECORDS, REFUSED, refusal
 
 LATE, LATER, NOTHING, REGISTRY, PRICES = 1, 2, 3, 4, 5  # the corrections; 0 is the regular run
@@ -341,6 +344,23 @@ def test_marts_of_a_corrected_month_are_its_effective_records(corrected: House) 
             where as_of_run_id = {last} and jsonb_typeof(metric.value) = 'number' and metric.key <> 'count'
             group by 1, 2, 3 having sum(metric.value::numeric) <> 0 order by 1, 2, 3"""
     )
+
+
+def test_the_documents_of_all_runs_add_up_to_the_bills_that_count(corrected: House) -> None:
+    """Each credit note takes back, by its number, a document that was delivered before it, and exactly its amount."""
+    shelf = Shelf()
+    with connected(corrected.metering_url) as metering:
+        assert deliver_to(metering, Destination("erp", "2026-03", shelf), clock).failed == 0
+    totals: dict[str, Decimal] = {}
+    for document in shelf.documents:
+        if document["document_type"] == "credit_note":
+            assert totals.pop(document["refers_to"]["number"]) == -document["total"]
+        else:
+            totals[document["number"]] = document["total"]
+    last = "(select id from ledger.runs where status = 'finalized' order by load_id desc limit 1)"
+    effective = corrected.query(f"select total from ledger.effective_bills where as_of_run_id = {last} order by total")
+    assert [(total,) for total in sorted(totals.values())] == effective
+    assert {"invoice", "credit_note", "corrected_invoice"} == {each["document_type"] for each in shelf.documents}
 
 
 def test_no_correction_changes_a_finalized_row(

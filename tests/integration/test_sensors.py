@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from resources.platforms import Platforms
 from tally.domain.inventory import AdapterFactory
 from tally.services.clouds import register_cloud
 from tally.store.database import Connection
-from tally_dagster import sensors
+from tally_dagster import jobs, sensors
 from tests.integration.closing import SMALL, House, instance
 from tests.integration.fake_platform import disk, volumes
+from tests.integration.issuing import bill, finalized
 from tests.integration.sending import send
 
 NOW = "2026-05-01T00:00:00Z"
@@ -172,6 +174,42 @@ class TestClouds:
         send(reporting, synthetic | {"event_type": "reconcile.create", "source": "reconciliation"})
         still = tick(sensors.ingest_silence, dagster, databases, silent.cursor)
         assert (still.skip_message, still.asset_events) == (silent.skip_message, [])
+
+
+class TestDelivery:
+    def test_documents_are_delivered_while_a_target_lacks_some(
+        self,
+        dagster: DagsterInstance,
+        reporting_url: str,
+        metering: Connection,
+        metering_url: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """By one run at a time. A run that fails is launched again when the next attempt is due."""
+        databases = Databases(reporting_url=reporting_url, metering_url=metering_url)
+        assert tick(sensors.delivery, dagster, databases).skip_message == "TALLY_DELIVERY_TARGETS names none"
+        (tmp_path / "targets.yaml").write_text(f"drop:\n  type: directory\n  from: 2026-03\n  path: {tmp_path}/drop\n")
+        monkeypatch.setenv("TALLY_DELIVERY_TARGETS", str(tmp_path / "targets.yaml"))
+        assert tick(sensors.delivery, dagster, databases).skip_message == "no target waits for documents"
+        finalized(metering, bill("p-1", "1.00"))
+        assert len(tick(sensors.delivery, dagster, databases).run_requests or ()) == 1
+        assert not launched(databases, NOW)
+        assert tick(sensors.delivery, dagster, databases).skip_message == "no target waits for documents"
+        (tmp_path / "drop").mkdir()
+        later = "2026-05-01T00:01:00Z"
+        assert len(tick(sensors.delivery, dagster, databases, clock=Clock(instant=later)).run_requests or ()) == 1
+        create_run_for_test(dagster, status=DagsterRunStatus.STARTED, tags={"tally/kind": "deliver"})
+        busy = tick(sensors.delivery, dagster, databases, clock=Clock(instant=later))
+        assert busy.skip_message == "drop: a delivery is under way"
+        assert launched(databases, later)
+        assert [path.suffix for path in (tmp_path / "drop" / "2026-03").iterdir()] == [".json"]
+
+
+def launched(databases: Databases, now: str) -> bool:
+    """Run the job that the sensor asks for; whether it has succeeded."""
+    resources = {"databases": databases, "clock": Clock(instant=now)}
+    return jobs.deliver_documents.execute_in_process(resources=resources, raise_on_error=False).success
 
 
 def test_a_month_to_date_is_the_month_of_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
