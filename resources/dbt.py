@@ -30,7 +30,7 @@ PROJECT = Path(__file__).resolve().parents[1] / "dbt_project"
 _LIBPQ = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
 # dbt asks inspect for the module of every frame on the stack, once for each of its flags and runs. The frames of
 # `python -m` belong to none that inspect knows, and it would search all modules each time: a third of dbt's time.
-inspect.modulesbyfile["<frozen runpy>"] = "runpy"  # type: ignore[attr-defined]
+inspect.modulesbyfile["<frozen runpy>"] = "runpy"
 
 _NOWHERE = "postgresql://nobody@localhost:5432/nowhere"
 

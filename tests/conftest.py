@@ -34,7 +34,7 @@ hypothesis_settings.load_profile("tally")
 
 # dbt asks inspect for the module of every frame on the stack, once for each of its flags. The frames by which xdist
 # starts belong to none that inspect knows, and it would search all modules each time: minutes over all tests.
-inspect.modulesbyfile.update({"<string>": "__main__", xdist.remote.__file__: "xdist.remote"})  # type: ignore[attr-defined]
+inspect.modulesbyfile.update({"<string>": "__main__", xdist.remote.__file__: "xdist.remote"})
 
 
 @pytest.fixture(scope="session")
