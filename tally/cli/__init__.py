@@ -4,11 +4,25 @@ Exit codes: 0 done, 1 refused or failed (or events were rejected), 2 wrong usage
 on stderr. Tables and documents go to stdout, progress to stderr.
 """
 
-from tally.cli import bills, clouds, credentials, deliveries, ingest, installation, months, pricing, projects, rejected
+from tally.cli import (
+    bills,
+    clouds,
+    credentials,
+    deliveries,
+    ingest,
+    installation,
+    kickbacks,
+    months,
+    pricing,
+    projects,
+    rejected,
+)
 from tally.cli.app import app, main
 
 __all__ = ["app", "main"]
 
 # In the order of the help.
-for part in (ingest, months, bills, deliveries, pricing, installation, projects, clouds, credentials, rejected):
+for part in (
+    ingest, months, bills, kickbacks, deliveries, pricing, installation, projects, clouds, credentials, rejected
+):
     app.add_typer(part.commands)

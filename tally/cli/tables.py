@@ -23,6 +23,7 @@ from tally.services.credentials import Credential
 from tally.services.deliver import Outcome
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
+from tally.services.kickbacks import PartnerKickback
 from tally.services.late_effect import Late
 from tally.services.rejected import Replay
 from tally.services.runs import PeriodRow
@@ -186,6 +187,15 @@ def deliveries(console: Console, progress: Sequence[Progress], rows: Sequence[De
         what = row.document.number, row.document_type, row.cloud, row.project_id, row.status, str(row.attempts)
         waits = "" if row.status == "delivered" else _instant(row.next_attempt_at)
         _add(table, row.target, *what, waits, row.receipt or row.last_error or "")
+    _print(console, table)
+
+
+def kickbacks(console: Console, rows: Sequence[PartnerKickback]) -> None:
+    """Partners with what they are owed, and for how many bills."""
+    table = _table("Partner", "Name", ">Bills", ">Kickback", "Currency")
+    for row in rows:
+        bills_behind = len({(line.cloud, line.project_id) for line in row.lines})
+        _add(table, f"{row.cloud}/{row.project_id}", row.name, str(bills_behind), f"{row.amount:.2f}", row.currency)
     _print(console, table)
 
 

@@ -71,6 +71,7 @@ listRelated           own         401     403   403       200       200       20
 listRelated           foreign     401     403   403       200       200       404
 listBills             own         401     403   403       200       200       200
 listBills             foreign     401     403   403       200       200       403
+listKickbacks         -           401     403   403       200       200       403
 listUsageRecords      own         401     403   403       200       200       200
 listUsageRecords      foreign     401     403   403       200       200       403
 listRatedRecords      own         401     403   403       200       200       200
@@ -147,6 +148,7 @@ CALLS = {
     "listUsageRecords": Call("GET", "/api/v1/usage-records", query=IN_MONTH),
     "listRatedRecords": Call("GET", "/api/v1/rated-records", query=IN_MONTH),
     "getExplanation": Call("GET", "/api/v1/rated-records/{rated}/explanation", query={"period": str(PERIOD)}),
+    "listKickbacks": Call("GET", "/api/v1/kickbacks", query={"period": str(PERIOD)}),
     "listPeriods": Call("GET", "/api/v1/periods"),
     "getLate": Call("GET", f"/api/v1/periods/{PERIOD}/late"),  # which is not finalized
     "getCompleteness": Call("GET", f"/api/v1/periods/{PERIOD}/completeness"),
