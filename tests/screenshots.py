@@ -66,7 +66,7 @@ def _scene(web: DagsterWeb, home: Path, scratch: Path) -> str:
     events = scratch / "late.jsonl"
     events.write_text(json.dumps(late) + "\n", encoding="utf-8")
     subprocess.run([TALLY, "ingest", events], env=os.environ | {"TALLY_HOME": str(home)}, check=True)
-    eventually(lambda: web.verdicts("finalized_period", "nothing_is_late"))
+    eventually(lambda: web.told("late_events", "finalized_period", "nothing_is_late"))
     correction = _backfilled(web, "2026-03", "SUCCESS")
     with connected(url) as reporting:
         reporting.execute(

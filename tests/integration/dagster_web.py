@@ -82,6 +82,12 @@ class DagsterWeb:
         executions = self.ask(_CHECKS, key={"path": [asset]}, check=check)["assetCheckExecutions"]
         return [each["evaluation"] for each in executions if each["evaluation"]]
 
+    def told(self, sensor: str, asset: str, check: str) -> list[dict[str, Any]]:
+        """The verdicts that a sensor has reported, or none yet; after a tick that failed the next is minutes away."""
+        failed = [tick["error"] for tick in self.ticks(sensor) if tick["status"] == "FAILURE"]
+        assert not failed, failed
+        return self.verdicts(asset, check)
+
 
 def eventually(what: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """Wait until something is there and return it."""

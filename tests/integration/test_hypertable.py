@@ -16,7 +16,7 @@ def hypertable(reporting: Connection) -> Connection:
 
 
 def test_chunks_are_months_segmented_by_cloud_and_type(hypertable: Connection) -> None:
-    """The layout that was measured best: monthly chunks, in the order in which timelines read them."""
+    """S63: the layout that was measured best: monthly chunks, in the order in which timelines read them."""
     assert hypertable.execute(
         """select d.column_name, d.time_interval
            from timescaledb_information.dimensions as d where d.hypertable_name = 'events'"""

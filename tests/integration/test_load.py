@@ -75,7 +75,7 @@ def test_a_load_that_died_after_it_committed_is_repeated_without_harm(
 
 
 def test_only_resources_with_new_events_are_derived_again(reporting: Connection, metering: Connection) -> None:
-    """Rule 12: the rows of a resource without news are the very same rows, those of the other one are new."""
+    """S63, rule 12: the rows of a resource without news are the very same rows, those of the other one are new."""
     send(
         reporting,
         volume("a", "05T00:00:00", "volume.create.end", 10, resource_id="quiet"),

@@ -32,7 +32,7 @@ def metered_minutes(reporting: Connection, metering: Connection, period: str, zo
 def test_months_have_the_length_that_the_clocks_of_their_zone_give_them(
     reporting: Connection, metering: Connection
 ) -> None:
-    """Rules 13 and 14: Berlin's March lacks an hour and its October has one more; February 2028 is a leap month."""
+    """S27, rules 13 and 14: Berlin's March lacks an hour and its October has one more; February 2028 is a leap month."""
     send(reporting, at("2020-01-01T00:00:00Z", "a", "volume.create.end", 10))
     assert metered_minutes(reporting, metering, "2026-03", "UTC") == [44_640]
     assert metered_minutes(reporting, metering, "2026-03", "Europe/Berlin") == [44_580]
@@ -41,7 +41,7 @@ def test_months_have_the_length_that_the_clocks_of_their_zone_give_them(
 
 
 def test_an_instant_belongs_to_the_month_of_the_zone(reporting: Connection, metering: Connection) -> None:
-    """Rule 13: 05:00 UTC on the first of April is still March in Los Angeles; the two months meet at 07:00."""
+    """S28, rule 13: 05:00 UTC on the first of April is still March in Los Angeles; the two months meet at 07:00."""
     send(
         reporting,
         at("2026-03-31T07:00:00Z", "a", "volume.create.end", 10),

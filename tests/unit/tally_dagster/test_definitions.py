@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import Definitions
+import yaml
+from dagster import DagsterInstance, DefaultScheduleStatus, DefaultSensorStatus, Definitions
+from dagster._core.instance.config import PoolGranularity
+from dagster._core.instance.ref import InstanceRef
+
+from assets.steps import METERING_POOL
+from tests.conftest import REPOSITORY
 
 SNAPSHOT = Path(__file__).with_name("definitions.txt")
 
@@ -62,6 +68,43 @@ def test_every_asset_says_what_it_is(definitions: Definitions) -> None:
         assert node.description, key
         assert node.group_name != "default", key
         assert node.partitions_def is not None, key
+
+
+@pytest.mark.parametrize("name", ["close_month", "finalize_month"])
+def test_whatever_meters_or_finalizes_waits_in_one_pool(definitions: Definitions, name: str) -> None:
+    """One run at a time, by the queue and not by processes that wait for a lock; a step that is forgotten would not."""
+    nodes = definitions.resolve_job_def(name).all_node_defs
+    assert {node.name for node in nodes if node.pools != {METERING_POOL}} == set()
+
+
+def test_the_instance_that_is_shipped_lets_one_run_into_a_pool_and_one_reconcile_a_cloud() -> None:
+    """deploy/dagster.yaml, as Dagster reads it."""
+    told = yaml.safe_load((REPOSITORY / "deploy" / "dagster.yaml").read_text(encoding="utf-8"))
+    memory = {"storage": {"sqlite": {"base_dir": tempfile.mkdtemp()}}}
+    with DagsterInstance.from_ref(InstanceRef.from_dir(tempfile.mkdtemp(), overrides=told | memory)) as instance:
+        concurrency = instance.get_concurrency_config()
+    assert (concurrency.pool_config.default_pool_limit, concurrency.pool_config.pool_granularity) == (
+        1, PoolGranularity.RUN,
+    )
+    assert concurrency.run_queue_config is not None
+    assert concurrency.run_queue_config.tag_concurrency_limits == [
+        {"key": "tally/cloud", "value": {"applyLimitPerUniqueValue": True}, "limit": 1}
+    ]
+
+
+def test_an_overdue_close_shows_as_stale(definitions: Definitions) -> None:
+    """Freshness belongs to what a close makes in the end."""
+    graph = definitions.resolve_asset_graph()
+    fresh = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy}
+    assert fresh == {"completed_run"}
+
+
+def test_what_changes_the_ledger_is_switched_on_by_a_person(definitions: Definitions) -> None:
+    """What only tells, and reconciliation, run from the start."""
+    runs = {each.name for each in definitions.sensors or () if each.default_status is DefaultSensorStatus.RUNNING}
+    assert runs == {"late_events", "reconciliation", "ingest_silence"}
+    (month_to_date,) = definitions.schedules or ()
+    assert month_to_date.default_status is DefaultScheduleStatus.STOPPED
 
 
 if __name__ == "__main__":
