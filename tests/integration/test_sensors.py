@@ -100,7 +100,7 @@ class TestLate:
     def test_what_is_late_is_proposed_once_in_the_check_and_corrected_only_where_that_is_wanted(
         self, dagster: DagsterInstance, house: House
     ) -> None:
-        """S11: whatever its age. TALLY_CORRECTIONS=launch requests one run for the same news, none while one is under way."""
+        """S11, of whatever age. TALLY_CORRECTIONS=launch requests one run for the same news, none beside another."""
         assert house.launch("finalize_month").success
         before = tick(sensors.late_events, dagster, of(house))
         assert before.skip_message == "nothing is late for any finalized month"

@@ -32,7 +32,7 @@ def metered_minutes(reporting: Connection, metering: Connection, period: str, zo
 def test_months_have_the_length_that_the_clocks_of_their_zone_give_them(
     reporting: Connection, metering: Connection
 ) -> None:
-    """S27, rules 13 and 14: Berlin's March lacks an hour and its October has one more; February 2028 is a leap month."""
+    """S27, rules 13 and 14: Berlin's March lacks an hour, its October has one more; February 2028 is a leap month."""
     send(reporting, at("2020-01-01T00:00:00Z", "a", "volume.create.end", 10))
     assert metered_minutes(reporting, metering, "2026-03", "UTC") == [44_640]
     assert metered_minutes(reporting, metering, "2026-03", "Europe/Berlin") == [44_580]
