@@ -36,7 +36,12 @@ GATES = {
         "counters_add_up",
         "projection_matches_timelines",
     ),
-    "rating": ("no_negative_amount", "amount_is_rounded_exact_amount", "every_priced_quantity_is_rated"),
+    "rating": (
+        "no_negative_amount",
+        "amount_is_rounded_exact_amount",
+        "amount_keeps_terms",
+        "every_priced_quantity_is_rated",
+    ),
     "bills": ("bills_equal_line_items",),
 }
 _ALSO_READ = {"projection_matches_timelines": ["current_resources"], "coverage": ["raw_events"]}

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
+from pricing.terms import Terms
 from tally.domain.errors import Refused
 from tally.domain.event import canonical_json
 
@@ -35,13 +36,17 @@ PRICE_KEYS = {Formula.TIME_GAUGE: "price_per_unit_hour", Formula.COUNTER: "price
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of one metric of a resource type: per unit and hour (time_gauge), or per unit (counter)."""
+    """The price of one metric of a resource type: per unit and hour (time_gauge), or per unit (counter).
+
+    With tiers, each of them has a price, and ``price`` is that of the last one.
+    """
 
     platform: str
     resource_type: str
     metric: str
     formula: Formula
     price: Decimal
+    terms: Terms | None = None  # None: each record costs what it says by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +114,7 @@ class PriceVersion:
         pricing: dict[str, dict[str, Any]] = {}
         for price in self.prices:
             resource = pricing.setdefault(price.platform, {}).setdefault(price.resource_type, {"dimensions": []})
-            dimension = {"metric": price.metric, "type": str(price.formula), PRICE_KEYS[price.formula]: price.price}
-            resource["dimensions"].append(dimension)
+            resource["dimensions"].append(_dimension(price))
         for modifier in self.modifiers:
             resource = pricing[modifier.platform][modifier.resource_type]
             resource.setdefault(f"{modifier.kind}_modifiers", {})[modifier.value] = modifier.modifier
@@ -154,6 +158,14 @@ class PriceVersion:
     @cached_property
     def _unpriced(self) -> frozenset[tuple[str, str, str]]:
         return frozenset((free.platform, free.resource_type, free.metric) for free in self.unpriced)
+
+
+def _dimension(price: Price) -> dict[str, Any]:
+    result: dict[str, Any] = {"metric": price.metric, "type": str(price.formula)}
+    key, terms = PRICE_KEYS[price.formula], price.terms
+    if terms is None or terms.tiers is None:
+        result[key] = price.price
+    return result | (terms.content(key) if terms else {})
 
 
 def check_collisions(versions: Iterable[PriceVersion]) -> None:

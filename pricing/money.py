@@ -7,6 +7,7 @@ numerator: a quotient that has been rounded before would turn 0.00499999... into
 import re
 from collections.abc import Iterable
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from fractions import Fraction
 
 from tally.domain.errors import InvalidInput
 
@@ -127,6 +128,11 @@ def check_currency(code: str) -> str:
     if not _CURRENCY.fullmatch(code):
         raise InvalidInput(f"{code[:20]!r} is not a currency; write three capitals such as EUR")
     return code
+
+
+def amounts(exact: Fraction) -> tuple[Decimal, Decimal]:
+    """An exact amount rounded once to 2 decimals, and once to 12."""
+    return _amounts(*exact.as_integer_ratio())
 
 
 def _amounts(numerator: int, denominator: int) -> tuple[Decimal, Decimal]:

@@ -2,6 +2,7 @@
 
 A file has the keys version, valid_from, valid_to (optional), currency, pricing (platform -> resource type ->
 dimensions, state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or ["*"]).
+The optional keys of a dimension are terms_file.py's business; what a file may name, vocabulary.py's.
 """
 
 import re
@@ -12,6 +13,8 @@ import yaml
 
 from pricing.model import EVERYTHING, PRICE_KEYS, Formula, Modifier, ModifierKind, Price, PriceVersion, Unpriced
 from pricing.money import check_currency
+from pricing.terms_file import TERM_KEYS, TermsReader
+from pricing.vocabulary import ResourceTypes, Vocabulary
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.errors import InvalidInput
 from tally.domain.period import YEARS
@@ -22,15 +25,18 @@ _MODIFIER_TABLES: dict[str, ModifierKind] = {"state_modifiers": "state", "type_m
 _DIMENSION_KEYS = ("metric", "type")
 
 
-def parse_price_version(text: str, name: str) -> PriceVersion:
+def parse_price_version(text: str, name: str, types: ResourceTypes | None = None) -> PriceVersion:
     """Read a version file; ``name`` says in errors which one it is.
+
+    ``types`` are the registered resource types, by which metrics, states and types are judged; None judges none: what
+    has been loaded stands, whatever has become of the registry.
 
     Raises:
         FaultyDocument: with the lines of everything that is wrong with it.
     """
     root = compose(text, name)
     faults = Faults(name)
-    version = _PriceFile(Reader(faults)).read(root)
+    version = _PriceFile(Reader(faults), Vocabulary(types)).read(root)
     faults.raise_all()
     if version is None:
         raise InvalidInput(f"{name}: it is not a price version")
@@ -38,8 +44,8 @@ def parse_price_version(text: str, name: str) -> PriceVersion:
 
 
 class _PriceFile:
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, vocabulary: Vocabulary) -> None:
+        self._reader, self._vocabulary = reader, vocabulary
 
     def read(self, root: yaml.Node) -> PriceVersion | None:
         reader = self._reader
@@ -99,6 +105,7 @@ class _PriceFile:
             return
         for platform, resource_types in self._reader.members(keys[key], key).items():
             for resource_type, node in self._reader.entries(resource_types, f"{key}.{platform}"):
+                self._note(node, self._vocabulary.unknown_type(platform, resource_type))
                 yield platform, resource_type, node
 
     def _dimensions(self, node: yaml.Node, platform: str, resource_type: str) -> Iterator[Price]:
@@ -120,16 +127,25 @@ class _PriceFile:
         where = f"{platform}.{resource_type}.{metric}" if metric else where
         formula = self._formula(members, where)
         if formula is None:
-            reader.fields(node, where, _DIMENSION_KEYS, tuple(PRICE_KEYS.values()))
+            reader.fields(node, where, _DIMENSION_KEYS, (*PRICE_KEYS.values(), *TERM_KEYS))
             return None
         key = PRICE_KEYS[formula]
-        known = reader.fields(node, where, (*_DIMENSION_KEYS, key))
+        required = _DIMENSION_KEYS if "tiers" in members else (*_DIMENSION_KEYS, key)
+        known = reader.fields(node, where, required, (key, *TERM_KEYS))
         price = reader.amount(known[key], f"{key} of {where}") if key in known else None
+        terms = TermsReader(reader, where, formula).read(known, price)
+        if terms and terms.tiers:
+            price = terms.tiers.steps[-1].price
         if metric is None or price is None:
             return None
+        self._note(node, self._vocabulary.unknown_metric(platform, resource_type, metric, formula))
         if metric == "minutes" or (metric in RESERVED_METRICS and formula is Formula.COUNTER):
             reader.faults.add(node, f"{where} cannot be a {formula}; to price existence, make count a time_gauge")
-        return Price(platform, resource_type, metric, formula, price)
+        return Price(platform, resource_type, metric, formula, price, terms)
+
+    def _note(self, node: yaml.Node, fault: str | None) -> None:
+        if fault:
+            self._reader.faults.add(node, fault)
 
     def _formula(self, members: Members, where: str) -> Formula | None:
         if "type" not in members:
@@ -150,6 +166,7 @@ class _PriceFile:
             if twin != value:
                 # Either spelling would silently cost full price where the other is meant.
                 self._reader.faults.add(number, f"{where}: {value!r} and {twin!r} differ in case only")
+            self._note(number, self._vocabulary.unknown_value(platform, resource_type, kind, value))
             modifier = self._reader.amount(number, f"{value!r} in {where}")
             if modifier is not None:
                 yield Modifier(platform, resource_type, kind, value, modifier)

@@ -7,12 +7,17 @@ from decimal import Context, Decimal, Inexact
 from pricing.model import Formula
 from pricing.money import MICROSECONDS_PER_HOUR, Number, exact_product, plain, round_amount, round_ratio
 
-_EXACT = Context(prec=400, traps=[Inexact])
+EXACT = Context(prec=400, traps=[Inexact])  # raises where it would have to round
+ROUNDED = "rounded once, half up (away from zero), to 2 decimals"
 
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """One amount, worked out: ``numerator`` is the exact product of the factors, which is divided and rounded once."""
+    """One amount, worked out: ``numerator`` is exact; it is divided and rounded once.
+
+    ``lines`` tell it to a person, the rounding last. ``factors`` are those whose product it is; none if its price has
+    terms: terms_working.py.
+    """
 
     formula: Formula
     factors: Mapping[str, Number]
@@ -20,17 +25,7 @@ class Working:
     divisor: int
     quotient: Decimal  # to 12 decimals, for reading
     amount: Decimal
-
-    @property
-    def lines(self) -> tuple[str, str, str]:
-        """The formula in words, in numbers, and its rounding."""
-        words, numbers = " x ".join(self.factors), " x ".join(_text(factor) for factor in self.factors.values())
-        divided = f" / {self.divisor}" if self.divisor != 1 else ""
-        return (
-            words + (" / microseconds of an hour" if divided else ""),
-            f"{numbers} = {_text(self.numerator)}{divided} = {self.quotient:f}",
-            f"{self.amount:f}: rounded once, half up (away from zero), to 2 decimals",
-        )
+    lines: tuple[str, ...]
 
 
 def work_out(
@@ -43,14 +38,16 @@ def work_out(
         factors = {"microseconds": length_us, **factors, **modifiers}
     over, under = exact_product(*factors.values())
     divisor = MICROSECONDS_PER_HOUR if formula is Formula.TIME_GAUGE else 1
-    return Working(
-        formula,
-        factors,
-        _EXACT.divide(Decimal(over), Decimal(under)),
-        divisor,
-        round_ratio(over, under * divisor, 12),
-        round_amount(over, under * divisor),
+    numerator = EXACT.divide(Decimal(over), Decimal(under))
+    quotient, amount = round_ratio(over, under * divisor, 12), round_amount(over, under * divisor)
+    divided = f" / {divisor}" if divisor != 1 else ""
+    words, numbers = " x ".join(factors), " x ".join(_text(factor) for factor in factors.values())
+    lines = (
+        words + (" / microseconds of an hour" if divided else ""),
+        f"{numbers} = {_text(numerator)}{divided} = {quotient:f}",
+        f"{amount:f}: {ROUNDED}",
     )
+    return Working(formula, factors, numerator, divisor, quotient, amount, lines)
 
 
 def _text(number: Number) -> str:

@@ -3,10 +3,17 @@
    Its arguments are the relations that it reads, so that a quote, or a draft of prices, is rated by the very same SQL
    over tables of its own: tally/store/metering/rating_sql.py renders it outside dbt. `run` has one row, with the
    pricing_version to rate by; the others have the columns of int_usage_records and of the tables ledger.pricing_versions,
-   ledger.prices and ledger.price_modifiers. #}
-{% macro rating(run, usage_records, versions, prices, modifiers) -%}
+   ledger.prices, ledger.price_modifiers and ledger.price_tiers. What terms of a price do is settled in pricing/terms.py
+   and pricing/month.py; here they cost nothing where no price has any. #}
+{% macro rating(run, usage_records, versions, prices, modifiers, tiers) -%}
 with prices as (
-    select prices.*, versions.currency
+    select
+        prices.*, versions.currency,
+        coalesce(prices.tier_mode, prices.minimum_us::text, prices.increment_us::text, prices.monthly_cap::text)
+        is not null as has_terms,
+        -- Units are unit microseconds of a time gauge, units of a counter; both come to an amount x 3.6e9.
+        case when prices.formula = 'time_gauge' then 3600000000 else 1 end as units_of_a_bound,
+        case when prices.formula = 'time_gauge' then 1 else 3600000000 end as scale
     from {{ prices }} as prices
     inner join {{ run }} as run on prices.version = run.pricing_version
     inner join {{ versions }} as versions on versions.version = prices.version
@@ -18,11 +25,20 @@ modifiers as (
     inner join {{ run }} as run on modifiers.version = run.pricing_version
 ),
 
+tiers as (
+    select tiers.*
+    from {{ tiers }} as tiers
+    inner join {{ run }} as run on tiers.version = run.pricing_version
+),
+
 -- A counter that a record lacks is zero and yields no line; a gauge that it lacks is a finding (rules 26 and 27).
-priced as (
+priced as not materialized (
     select
         usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
         usage_records.id as usage_record_id, usage_records.run_id, usage_records.project_id, usage_records.length_us,
+        usage_records.lifetime_no, usage_records.from_ts,
+        prices.has_terms, prices.tier_mode, prices.tier_group, prices.minimum_us, prices.increment_us,
+        prices.monthly_cap, prices.units_of_a_bound, prices.scale,
         prices.metric as dimension, prices.formula, prices.price, prices.currency, prices.version as pricing_version,
         (usage_records.usage ->> prices.metric)::numeric as quantity,
         case when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) else 1 end as state_modifier,
@@ -41,8 +57,8 @@ priced as (
     where jsonb_typeof(usage_records.usage -> prices.metric) = 'number'
 ),
 
--- The exact amount is numerator / 3.6e9 for what is priced per unit and hour, numerator / 1 for a counter.
-multiplied as (
+-- The exact amount is numerator / 3.6e9.
+by_themselves as (
     select
         *,
         case
@@ -50,6 +66,126 @@ multiplied as (
             else quantity * price * 3600000000
         end as numerator
     from priced
+    where not has_terms
+),
+
+-- A life is charged for its least time and up to a whole step, once: what is added extends its last record.
+lives as (
+    select
+        *,
+        sum(length_us) over life as lived_us,
+        lead(from_ts) over (life order by from_ts) is null as is_last
+    from priced
+    where has_terms
+    window life as (partition by cloud, resource_type, resource_id, dimension, lifetime_no)
+),
+
+charged as (
+    select
+        *,
+        case
+            when is_last
+                then
+                    length_us - lived_us
+                    + div(greatest(lived_us, minimum_us) + coalesce(increment_us, 1) - 1, coalesce(increment_us, 1))
+                    * coalesce(increment_us, 1)
+            else length_us
+        end as charged_us
+    from lives
+),
+
+measured as (
+    select *, case when formula = 'time_gauge' then charged_us * quantity else quantity end as units
+    from charged
+),
+
+-- Whose units a tier counts: those of the resource, or of the project, one after the other.
+counted as (
+    select
+        *,
+        sum(units) over grouped as total_units,
+        coalesce(sum(units) over (
+            grouped order by from_ts, cloud collate "C", resource_type collate "C", resource_id collate "C"
+            rows between unbounded preceding and 1 preceding
+        ), 0) as units_before
+    from measured
+    window grouped as (
+        partition by cloud, resource_type, dimension, tier_group,
+        case when tier_group = 'project' then project_id else resource_id end
+    )
+),
+
+tiered as (
+    select
+        counted.*,
+        case when tier_mode is null then price else steps.listed_price end as tier_price,
+        scale * state_modifier * type_modifier
+        * case tier_mode when 'graduated' then steps.cost when 'volume' then units * steps.listed_price else units * price end
+        as uncapped
+    from counted
+    left join lateral (
+        select
+            sum(tiers.price * greatest(
+                0,
+                least(counted.units_before + counted.units, tiers.up_to * counted.units_of_a_bound)
+                - greatest(counted.units_before, tiers.above * counted.units_of_a_bound)
+            )) as cost,
+            min(tiers.price) filter (
+                where
+                case counted.tier_mode
+                    when 'volume'
+                        then
+                            (counted.total_units > tiers.above * counted.units_of_a_bound or tiers.no = 1)
+                            and (tiers.up_to is null or counted.total_units <= tiers.up_to * counted.units_of_a_bound)
+                    else
+                        counted.units_before >= tiers.above * counted.units_of_a_bound
+                        and (tiers.up_to is null or counted.units_before < tiers.up_to * counted.units_of_a_bound)
+                end
+            ) as listed_price
+        from tiers
+        where
+            tiers.platform = counted.platform and tiers.resource_type = counted.resource_type
+            and tiers.metric = counted.dimension
+    ) as steps on counted.tier_mode is not null
+),
+
+-- The cap of a resource holds over the month, whoever owns it: each record is charged what it adds to the least of both.
+spent as (
+    select
+        *,
+        coalesce(sum(uncapped) over (
+            partition by cloud, resource_type, resource_id, dimension order by from_ts
+            rows between unbounded preceding and 1 preceding
+        ), 0) as spent_before
+    from tiered
+),
+
+with_terms as (
+    select
+        *,
+        coalesce(
+            least(spent_before + uncapped, monthly_cap * 3600000000) - least(spent_before, monthly_cap * 3600000000),
+            uncapped
+        ) as numerator,
+        jsonb_strip_nulls(jsonb_build_object(
+            'microseconds', case when minimum_us is not null or increment_us is not null then charged_us end,
+            'before', case when tier_mode is not null then trim_scale(units_before) end,
+            'total', case when tier_mode is not null then trim_scale(total_units) end,
+            'charged', case when monthly_cap is not null then trim_scale(spent_before) end
+        )) as basis
+    from spent
+),
+
+multiplied as (
+    select
+        cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity, price,
+        state_modifier, type_modifier, numerator, currency, pricing_version, null::jsonb as basis
+    from by_themselves
+    union all
+    select
+        cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity,
+        tier_price, state_modifier, type_modifier, numerator, currency, pricing_version, basis
+    from with_terms
 )
 
 select
@@ -58,6 +194,6 @@ select
     run_id, usage_record_id, project_id, dimension, quantity, price, state_modifier, type_modifier,
     {{ round_half_up('numerator', 3600000000, 12) }} as amount_exact,
     {{ round_half_up('numerator', 3600000000, 2) }} as amount,
-    currency, pricing_version
+    currency, pricing_version, basis
 from multiplied
 {%- endmacro %}

@@ -23,10 +23,8 @@ def lines(found: Explanation) -> Iterator[str]:
     if found.working is None:
         yield "formula    its price is no longer in the price version: see tally verify"
     else:
-        words, numbers, rounding = found.working.lines
-        yield f"formula    {words}"
-        yield f"           {numbers}"
-        yield f"           {rounding}"
+        for no, line in enumerate(found.working.lines):
+            yield f"{'' if no else 'formula':<11}{line}"
         if not found.holds:
             yield f"           which is not what the ledger holds: {record.amount:f}; see tally verify"
     yield f"prices     version {record.pricing_version}, content hash {record.pricing_hash}"

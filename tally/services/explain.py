@@ -7,6 +7,8 @@ from decimal import Decimal
 from uuid import UUID
 
 from pricing.model import Formula
+from pricing.terms import Basis
+from pricing.terms_working import work_out_terms
 from pricing.working import Working, work_out
 from tally.domain.errors import NotFound
 from tally.domain.lifecycle import Interval, Lifecycle, Lifetime, lifecycle
@@ -15,6 +17,7 @@ from tally.domain.resource_type import Effect, Transition
 from tally.domain.run import Run
 from tally.domain.timeline import Step, step_of
 from tally.domain.usage import MICROSECOND, gains_from_samples
+from tally.services.pricing import version_named
 from tally.store.database import Connection
 from tally.store.metering import explain as store
 from tally.store.metering import late as sample_store
@@ -93,7 +96,7 @@ def explain(
         increments = _increments(metering, record, usage, run, whole, life)
     return Explanation(
         record,
-        _work_out(record, usage),
+        _work_out(metering, record, usage),
         usage,
         run,
         caused_by,
@@ -119,12 +122,19 @@ def _run(metering: Connection, run_id: UUID) -> Run:
     return run_store.select_runs(metering, run_id=run_id)[0]
 
 
-def _work_out(record: RatedRecord, usage: UsageRecord) -> Working | None:
+def _work_out(metering: Connection, record: RatedRecord, usage: UsageRecord) -> Working | None:
     if record.formula is None:
         return None
     length_us = (usage.to_ts - usage.from_ts) // MICROSECOND
     modifiers = record.state_modifier, record.type_modifier
-    return work_out(Formula(record.formula), length_us, record.quantity, record.price, *modifiers)
+    if record.basis is None:
+        return work_out(Formula(record.formula), length_us, record.quantity, record.price, *modifiers)
+    version = version_named(metering, record.pricing_version)
+    kind = (record.platform, record.resource_type)
+    price = next((one for one in version.prices_of(*kind) if one.metric == record.dimension and one.terms), None)
+    if price is None:
+        return None
+    return work_out_terms(price, Basis(**record.basis), length_us, record.quantity, modifiers)
 
 
 def _lifecycle(metering: Connection, record: RatedRecord, usage: UsageRecord) -> Lifecycle | None:

@@ -3,20 +3,29 @@
 What a version file may say is pricing.price_file's business; where versions are kept, tally.store.metering.prices'.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import simplejson
 
-from pricing.model import PriceVersion, check_collisions
+from pricing.model import Price, PriceVersion, check_collisions
 from pricing.model import version_for as choose_version
 from pricing.price_file import parse_price_version
+from pricing.terms import Terms
 from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.period import BillingPeriod
 from tally.store.database import Connection
-from tally.store.metering.prices import StoredVersion, insert_version, lock_versions, stored_versions
+from tally.store.metering.prices import (
+    PriceRow,
+    StoredVersion,
+    TierRow,
+    insert_version,
+    lock_versions,
+    stored_versions,
+)
 
 
 def load_price_versions(connection: Connection, folder: Path | None = None) -> list[str]:
@@ -127,7 +136,25 @@ def _insert(connection: Connection, version: PriceVersion) -> None:
         StoredVersion(
             version.version, version.valid_from, version.valid_to, version.currency, content, version.content_hash
         ),
-        [(p.platform, p.resource_type, p.metric, str(p.formula), p.price) for p in version.prices],
+        [price_row(price) for price in version.prices],
+        [row for price in version.prices for row in tier_rows(price)],
         [(m.platform, m.resource_type, m.kind, m.value, m.modifier) for m in version.modifiers],
         [(free.platform, free.resource_type, free.metric) for free in version.unpriced],
     )
+
+
+def price_row(price: Price) -> PriceRow:
+    """A price as rating reads it."""
+    terms = price.terms or Terms()
+    mode, group = (str(terms.tiers.mode), str(terms.tiers.per)) if terms.tiers else (None, None)
+    key = (price.platform, price.resource_type, price.metric)
+    times = (terms.minimum_us, terms.increment_us)
+    return PriceRow(*key, str(price.formula), price.price, mode, group, *times, terms.monthly_cap)
+
+
+def tier_rows(price: Price) -> Iterator[TierRow]:
+    """The tiers of a price as rating reads them."""
+    above = Decimal(0)
+    for no, tier in enumerate(price.terms.tiers.steps if price.terms and price.terms.tiers else (), 1):
+        yield (price.platform, price.resource_type, price.metric, no, above, tier.up_to, tier.price)
+        above = tier.up_to or above

@@ -8,5 +8,6 @@
     usage_records=ref('int_usage_records'),
     versions=source('ledger', 'pricing_versions'),
     prices=source('ledger', 'prices'),
-    modifiers=source('ledger', 'price_modifiers')
+    modifiers=source('ledger', 'price_modifiers'),
+    tiers=source('ledger', 'price_tiers')
 ) }}

@@ -74,7 +74,7 @@ _RATED = f"""
             effective.platform, effective.resource_type, effective.resource_id, effective.id, effective.project_id,
             effective.dimension, effective.quantity, effective.price, effective.state_modifier,
             effective.type_modifier, effective.amount_exact, effective.amount, effective.currency,
-            effective.pricing_version
+            effective.pricing_version, effective.basis
         from {RATED} as effective
         {{in_scope}}
         left join ledger.usage_records as reversal
@@ -84,7 +84,7 @@ _RATED = f"""
         union all
         select 1, compared.of_record_id, rated.cloud, rated.platform, rated.resource_type, rated.resource_id,
             rated.id, rated.project_id, rated.dimension, rated.quantity, rated.price, rated.state_modifier,
-            rated.type_modifier, rated.amount_exact, rated.amount, rated.currency, rated.pricing_version
+            rated.type_modifier, rated.amount_exact, rated.amount, rated.currency, rated.pricing_version, rated.basis
         from metering.int_rated_records as rated
         inner join compared
             on compared.cloud = rated.cloud and compared.resource_type = rated.resource_type
@@ -102,11 +102,11 @@ _RATED = f"""
 
     insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id, sign,
         reverses_id, project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount,
-        currency, pricing_version)
+        currency, pricing_version, basis)
     select cloud, platform, resource_type, resource_id,
         case side when 1 then id else md5(row(%(run_id)s::uuid, id)::text)::uuid end, %(run_id)s, of_record_id, side,
         case side when -1 then id end, project_id, dimension, side * quantity, price, state_modifier, type_modifier,
-        side * amount_exact, side * amount, currency, pricing_version
+        side * amount_exact, side * amount, currency, pricing_version, basis
     from rated_compared
     where times = 1"""
 

@@ -40,6 +40,7 @@ class RatedRecord(NamedTuple):
     amount_exact: Decimal
     currency: str
     pricing_version: str
+    basis: dict[str, Any] | None  # what the amount goes by, if its price has terms
     pricing_hash: str
     formula: str | None  # None if the price version no longer has that price: somebody has changed it
 

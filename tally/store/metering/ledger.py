@@ -17,10 +17,10 @@ _USAGE = """
 _RATED = """
     insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
         project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
-        pricing_version)
+        pricing_version, basis)
     select cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
         project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
-        pricing_version
+        pricing_version, basis
     from metering.int_rated_records where run_id = %s"""
 
 # By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of

@@ -22,8 +22,23 @@ class StoredVersion(NamedTuple):
     content_hash: str
 
 
-# platform, resource_type, metric, formula, price
-PriceRow = tuple[str, str, str, str, Decimal]
+class PriceRow(NamedTuple):
+    """A row of ledger.prices, without its version; ``minimum_us`` and ``increment_us`` are microseconds."""
+
+    platform: str
+    resource_type: str
+    metric: str
+    formula: str
+    price: Decimal
+    tier_mode: str | None
+    tier_group: str | None
+    minimum_us: int | None
+    increment_us: int | None
+    monthly_cap: Decimal | None
+
+
+# platform, resource_type, metric, no, above, up_to, price
+TierRow = tuple[str, str, str, int, Decimal, Decimal | None, Decimal]
 # platform, resource_type, kind, value, modifier
 ModifierRow = tuple[str, str, str, str, Decimal]
 # platform, resource_type, metric
@@ -48,6 +63,7 @@ def insert_version(
     connection: Connection,
     version: StoredVersion,
     prices: Sequence[PriceRow],
+    tiers: Sequence[TierRow],
     modifiers: Sequence[ModifierRow],
     unpriced: Sequence[UnpricedRow],
 ) -> None:
@@ -59,9 +75,14 @@ def insert_version(
     )
     with connection.cursor() as cursor:
         cursor.executemany(
-            "insert into ledger.prices (version, platform, resource_type, metric, formula, price)"
-            " values (%s, %s, %s, %s, %s, %s)",
+            "insert into ledger.prices (version, platform, resource_type, metric, formula, price, tier_mode,"
+            " tier_group, minimum_us, increment_us, monthly_cap) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             [(version.version, *row) for row in prices],
+        )
+        cursor.executemany(
+            "insert into ledger.price_tiers (version, platform, resource_type, metric, no, above, up_to, price)"
+            " values (%s, %s, %s, %s, %s, %s, %s, %s)",
+            [(version.version, *row) for row in tiers],
         )
         cursor.executemany(
             "insert into ledger.price_modifiers (version, platform, resource_type, kind, value, modifier)"

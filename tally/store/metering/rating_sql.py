@@ -27,6 +27,7 @@ class RatingTables:
     versions: str = "ledger.pricing_versions"
     prices: str = "ledger.prices"
     modifiers: str = "ledger.price_modifiers"
+    tiers: str = "ledger.price_tiers"
 
 
 def rating_sql(tables: RatingTables) -> str:

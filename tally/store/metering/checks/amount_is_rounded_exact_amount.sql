@@ -1,4 +1,4 @@
--- Each amount is the exact one, rounded once, half-up: with N = microseconds x quantity x price x modifiers / 3.6e9,
+-- Each amount whose price has no terms is the exact one, rounded once, half-up: with N = microseconds x quantity x price x modifiers / 3.6e9,
 -- it is the only cent within half a cent of N, and the upper one of two. Nothing is divided here and nothing rounded;
 -- quantity, price and modifiers are looked up again.
 -- Remedy: the rating model has a fault; report it with the named record.
@@ -46,7 +46,10 @@ priced as (
         on
             by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
             and by_type.kind = 'type' and by_type.value = usage_records.usage ->> 'type'
-    where rated.run_id = :run_id
+    where
+        rated.run_id = :run_id
+        and coalesce(prices.tier_mode, prices.minimum_us::text, prices.increment_us::text, prices.monthly_cap::text)
+        is null
 ),
 
 exact as (
