@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
-from pricing.terms import Terms
+from pricing.terms import Group, Terms
 from tally.domain.errors import Refused
 from tally.domain.event import canonical_json
 
@@ -101,6 +101,12 @@ class PriceVersion:
         """Whether a metric is free on purpose."""
         names = {(platform, resource_type, metric), (platform, resource_type, EVERYTHING)}
         return not names.isdisjoint(self._unpriced)
+
+    @property
+    def counts_projects(self) -> bool:
+        """Whether a price adds up what the resources of a project use."""
+        tiers = [price.terms.tiers for price in self.prices if price.terms]
+        return any(one is not None and one.per is Group.PROJECT for one in tiers)
 
     @property
     def content(self) -> dict[str, Any]:

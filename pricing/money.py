@@ -1,7 +1,8 @@
 """The one door for money: exact products of decimals, rounded once (rules 23 and 25). Binary floats never pass it.
 
-Amounts have two decimals, in every currency. They are rounded half up, away from zero, by integer division of the exact
-numerator: a quotient that has been rounded before would turn 0.00499999... into a cent.
+Amounts have two decimals: a currency whose minor unit is another one is refused. They are rounded half up, away from
+zero, by integer division of the exact numerator: a quotient that has been rounded before would turn 0.00499999... into
+a cent.
 """
 
 import re
@@ -22,6 +23,13 @@ Number = Decimal | int
 _EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
 _ZERO = Decimal("0.00")
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
+# Decimals of the minor unit by ISO 4217, where they are not two.
+_MINOR_UNITS = {
+    "BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0,
+    "UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
+    "BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
+    "CLF": 4, "UYW": 4,
+}
 
 
 def time_gauge_amount(
@@ -123,11 +131,19 @@ def check_currency(code: str) -> str:
     """Return an ISO 4217 code such as EUR.
 
     Raises:
-        InvalidInput: if it does not look like one.
+        InvalidInput: if it does not look like one, or its amounts do not have two decimals.
     """
     if not _CURRENCY.fullmatch(code):
         raise InvalidInput(f"{code[:20]!r} is not a currency; write three capitals such as EUR")
+    decimals = minor_unit(code)
+    if decimals != AMOUNT_DECIMALS:
+        raise InvalidInput(f"amounts in {code} have {decimals} decimals and not {AMOUNT_DECIMALS}: price in another")
     return code
+
+
+def minor_unit(code: str) -> int:
+    """How many decimals amounts of a currency have by ISO 4217: 2 of EUR, 0 of JPY, 3 of KWD."""
+    return _MINOR_UNITS.get(code, AMOUNT_DECIMALS)
 
 
 def amounts(exact: Fraction) -> tuple[Decimal, Decimal]:

@@ -2,7 +2,7 @@
 
 A file has the keys version, valid_from, valid_to (optional), currency, pricing (platform -> resource type ->
 dimensions, state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or ["*"]).
-The optional keys of a dimension are terms_file.py's business; what a file may name, vocabulary.py's.
+The optional keys of a dimension are terms_file.py's business; what the registry lets a file name, lint.py's.
 """
 
 import re
@@ -14,7 +14,6 @@ import yaml
 from pricing.model import EVERYTHING, PRICE_KEYS, Formula, Modifier, ModifierKind, Price, PriceVersion, Unpriced
 from pricing.money import check_currency
 from pricing.terms_file import TERM_KEYS, TermsReader
-from pricing.vocabulary import ResourceTypes, Vocabulary
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.errors import InvalidInput
 from tally.domain.period import YEARS
@@ -25,18 +24,15 @@ _MODIFIER_TABLES: dict[str, ModifierKind] = {"state_modifiers": "state", "type_m
 _DIMENSION_KEYS = ("metric", "type")
 
 
-def parse_price_version(text: str, name: str, types: ResourceTypes | None = None) -> PriceVersion:
+def parse_price_version(text: str, name: str) -> PriceVersion:
     """Read a version file; ``name`` says in errors which one it is.
-
-    ``types`` are the registered resource types, by which metrics, states and types are judged; None judges none: what
-    has been loaded stands, whatever has become of the registry.
 
     Raises:
         FaultyDocument: with the lines of everything that is wrong with it.
     """
     root = compose(text, name)
     faults = Faults(name)
-    version = _PriceFile(Reader(faults), Vocabulary(types)).read(root)
+    version = _PriceFile(Reader(faults)).read(root)
     faults.raise_all()
     if version is None:
         raise InvalidInput(f"{name}: it is not a price version")
@@ -44,8 +40,8 @@ def parse_price_version(text: str, name: str, types: ResourceTypes | None = None
 
 
 class _PriceFile:
-    def __init__(self, reader: Reader, vocabulary: Vocabulary) -> None:
-        self._reader, self._vocabulary = reader, vocabulary
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def read(self, root: yaml.Node) -> PriceVersion | None:
         reader = self._reader
@@ -105,7 +101,6 @@ class _PriceFile:
             return
         for platform, resource_types in self._reader.members(keys[key], key).items():
             for resource_type, node in self._reader.entries(resource_types, f"{key}.{platform}"):
-                self._note(node, self._vocabulary.unknown_type(platform, resource_type))
                 yield platform, resource_type, node
 
     def _dimensions(self, node: yaml.Node, platform: str, resource_type: str) -> Iterator[Price]:
@@ -138,14 +133,9 @@ class _PriceFile:
             price = terms.tiers.steps[-1].price
         if metric is None or price is None:
             return None
-        self._note(node, self._vocabulary.unknown_metric(platform, resource_type, metric, formula))
         if metric == "minutes" or (metric in RESERVED_METRICS and formula is Formula.COUNTER):
             reader.faults.add(node, f"{where} cannot be a {formula}; to price existence, make count a time_gauge")
         return Price(platform, resource_type, metric, formula, price, terms)
-
-    def _note(self, node: yaml.Node, fault: str | None) -> None:
-        if fault:
-            self._reader.faults.add(node, fault)
 
     def _formula(self, members: Members, where: str) -> Formula | None:
         if "type" not in members:
@@ -166,7 +156,6 @@ class _PriceFile:
             if twin != value:
                 # Either spelling would silently cost full price where the other is meant.
                 self._reader.faults.add(number, f"{where}: {value!r} and {twin!r} differ in case only")
-            self._note(number, self._vocabulary.unknown_value(platform, resource_type, kind, value))
             modifier = self._reader.amount(number, f"{value!r} in {where}")
             if modifier is not None:
                 yield Modifier(platform, resource_type, kind, value, modifier)

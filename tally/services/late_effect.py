@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from pricing.model import PriceVersion
-from pricing.rating import rate
+from pricing.month import MonthRecord, rate_month
 from tally import __version__
 from tally.domain.errors import NotFound
 from tally.domain.event import Event
@@ -71,7 +71,8 @@ class Late:
     """What is late for a finalized period.
 
     ``resources`` are ordered by what they change in money, then in minutes, then by key; empty if there are more than
-    were asked for. ``reasons`` say why a correction would derive all resources again, so that it may find more.
+    were asked for. ``reasons`` say why a correction may find more: it would derive all resources again, or its prices
+    go by whole projects.
     """
 
     run: Run  # the last finalized one
@@ -116,7 +117,7 @@ def late(reporting: Connection, metering: Connection, period: str, most: int = M
         )
     ]
     resources, relations = tuple(sorted(found, key=_by_effect)), tuple(late_relations(reporting, metering, run))
-    return Late(run, version.currency, complete, resources, relations, tuple(_reasons(run, registry)))
+    return Late(run, version.currency, complete, resources, relations, tuple(_reasons(run, registry, version)))
 
 
 def _by_effect(resource: LateResource) -> tuple[Decimal, Decimal, str, str, str]:
@@ -126,11 +127,13 @@ def _by_effect(resource: LateResource) -> tuple[Decimal, Decimal, str, str, str]
     return (-amounts, -lengths, *key)
 
 
-def _reasons(run: Run, registry: Registry) -> Iterator[str]:
+def _reasons(run: Run, registry: Registry, version: PriceVersion) -> Iterator[str]:
     if run.registry_version != registry.version:
         yield f"the registry of resource types has changed, from version {run.registry_version} to {registry.version}"
     if run.code_version != __version__:
         yield f"Tally has changed, from version {run.code_version} to {__version__}"
+    if version.counts_projects:
+        yield f"version {version.version} prices what a project uses together, which is told here by resource alone"
 
 
 def _late_resources(
@@ -160,16 +163,13 @@ def _metered(
     """What a resource comes to in the period of a run, by project."""
     whole = lifecycle(step_of(event, transition_of(registry, event)) for event in history)
     platform, resource_type = history[0].platform, history[0].resource_type
+    usages = [] if whole is None else usage_of(whole, run.period_from, run.metered_to, gains)
+    key = (history[0].cloud, platform, resource_type, history[0].resource_id)
+    records = [
+        MonthRecord(*key, u.project_id, u.lifetime_no, u.from_ts, u.length_us, u.state, u.metrics) for u in usages
+    ]
     found: dict[str, Counted] = {}
-    for record in [] if whole is None else usage_of(whole, run.period_from, run.metered_to, gains):
-        rating = rate(
-            version,
-            platform=platform,
-            resource_type=resource_type,
-            state=record.state,
-            length_us=record.length_us,
-            usage=record.metrics,
-        )
+    for record, rating in zip(usages, rate_month(version, records), strict=True):
         former = found.get(record.project_id, _NOTHING)
         amount = sum((one.amount for one in rating.rates), former.amount)
         found[record.project_id] = Counted(former.minutes + record.metrics["minutes"], amount)

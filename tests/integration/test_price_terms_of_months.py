@@ -11,6 +11,7 @@ from tally.services.correct import CorrectionRequest
 from tally.services.explain import explain
 from tally.services.pricing import load_price_versions
 from tally.store.database import Connection
+from tally.store.metering.checks import invariant
 from tests.conftest import REPOSITORY
 from tests.integration.closing import SMALL, instance
 from tests.integration.month_by_hand import run_month
@@ -98,6 +99,18 @@ def test_late_usage_that_crosses_a_tier_corrects_all_that_share_it(
     assert told(metering, regular, Decimal("1.76"))[-3] == (
         "cap: at most 20 of the resource in the month; 18.24 came before, so that of 10.56 it is charged 1.76"
     )
+    for fault in ("amount = amount + 0.01", """basis = basis || '{"before": 1}'""", "basis = null"):
+        assert offenders(metering, everything, fault) == {"i-1"}
+
+
+def offenders(metering: Connection, run: Run, fault: str) -> set[str]:
+    """Whom the check of terms names after somebody has changed what i-1 is charged."""
+    with metering.transaction(force_rollback=True):
+        where = "where resource_id = 'i-1' and dimension = 'egress_gb'"
+        statement = f"update metering.int_rated_records set {fault} {where}"
+        metering.execute(statement.encode())
+        rows = metering.execute(invariant("amount_keeps_terms").query(run).encode()).fetchall()
+    return {row[2] for row in rows}
 
 
 def told(metering: Connection, run: Run, amount: Decimal) -> tuple[str, ...]:

@@ -214,3 +214,15 @@ def define_cluster(reporting: Connection) -> None:
     lifecycle = {"lifecycle": {"task.stop": {"effect": "update", "state": "off"}}}
     for resource_type in ("task", "disk"):
         define_type(reporting, "cluster", resource_type, lifecycle, "test")
+
+
+def test_the_database_refuses_two_versions_of_one_month_whoever_writes_them(metering: Connection) -> None:
+    """S40: the service refuses first, with a reason; a constraint stands behind it."""
+    insert = "insert into ledger.pricing_versions values (%s, %s, %s, 'EUR', '{}', '')"
+    metering.execute(insert, ["a", "2020-01-01", "2020-04-01"])
+    metering.execute(insert, ["b", "2020-04-01", None])
+    metering.execute(insert, ["c", "2020-06-01", "2020-07-01"])
+    for collision in (["d", "2020-03-01", None], ["e", "2019-12-01", "2020-02-01"], ["f", "2020-04-01", "2020-05-01"]):
+        with pytest.raises(psycopg.DatabaseError) as caught:
+            metering.execute(insert, collision)
+        assert caught.value.sqlstate in ("23P01", "23505")

@@ -98,6 +98,7 @@ class RatedRow(NamedTuple):
     amount_exact: Decimal
     currency: str
     pricing_version: str
+    basis: dict[str, Any] | None
     sign: int
     reverses_id: UUID | None
 

@@ -150,3 +150,10 @@ def test_a_currency_is_three_capitals() -> None:
     assert check_currency("EUR") == "EUR"
     with pytest.raises(InvalidInput, match="three capitals"):
         check_currency("eur")
+
+
+@pytest.mark.parametrize(("code", "decimals"), [("JPY", 0), ("KWD", 3), ("CLF", 4)])
+def test_a_currency_without_cents_is_refused(code: str, decimals: int) -> None:
+    """Two decimals would invent hundredths of a yen, and lose thousandths of a dinar."""
+    with pytest.raises(InvalidInput, match=f"amounts in {code} have {decimals} decimals and not 2: price in another"):
+        check_currency(code)
