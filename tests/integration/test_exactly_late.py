@@ -15,7 +15,8 @@ from tally.services import runs
 from tally.services.load import load
 from tally.store.database import Connection, connect, connected
 from tally.store.metering.late import events_outside
-from tests.integration.sending import CLOUD, CREATE, send, volume
+from tally.store.reporting.arrivals import waiting_before
+from tests.integration.sending import CLOUD, CREATE, event, send, volume
 
 MARCH = BillingPeriod.parse("2026-03")
 NOW = parse_instant("2026-05-01T00:00:00Z")
@@ -143,3 +144,24 @@ def test_under_load_every_event_is_in_exactly_one_load(
     for run in begun:
         assert events_outside(metering, run) == sum(load_id > run.load_id for load_id in known.values())
     assert len({load_id for load_id in known.values() if load_id <= begun[-1].load_id}) > 1
+
+
+def test_at_the_very_end_of_a_month_only_what_ends_a_life_or_is_usage_is_late_for_it(
+    reporting: Connection, metering: Connection
+) -> None:
+    """Rules 10 and 15: the same before and after the load. What begins at that instant is of the next month."""
+    run = runs.start(reporting, metering, MARCH, lambda: NOW)
+    end = {"timestamp": "2026-04-01T00:00:00Z", "resource_id": "i", "resource_type": "instance"}
+    send(
+        reporting,
+        volume("within", "31T23:59:59.999999", CREATE, 10),
+        event("created", "01T00:00:00", "compute.instance.create.end", **end),
+        event("changed", "01T00:00:00", "compute.instance.power_off.end", **end),
+        event("used", "01T00:00:00", "instance.usage", **end, payload={"usage": {"egress_gb": 1}}),
+        event("deleted", "01T00:00:00", "compute.instance.delete.end", **end),
+        event("missed", "01T00:00:00", "reconcile.delete", **end | {"resource_id": "j"}, source="reconciliation"),
+    )
+    assert waiting_before(reporting, [MARCH.start, MARCH.end, MARCH.next.end]) == [0, 4, 6]
+    load(reporting, metering, lambda: NOW)
+    assert waiting_before(reporting, [MARCH.end]) == [0]
+    assert events_outside(metering, run) == 4
