@@ -25,10 +25,10 @@ up: setup-runtime ## PostgreSQL, Dagster webserver and daemon, until Ctrl-C
 	@.venv/bin/tally up
 
 test: setup ## every test, on the embedded PostgreSQL or on TALLY_TEST_SERVER_URL
-	$(PYTHON) -m pytest -n 2 $(ARGS)
+	$(PYTHON) -m pytest -n 2 --dist worksteal $(ARGS)
 
 drill: setup ## the tests that take minutes each, which make test leaves out
-	$(PYTHON) -m pytest -n 2 -m drill $(ARGS)
+	$(PYTHON) -m pytest -n 2 --dist worksteal -m drill $(ARGS)
 
 check: setup ## lint, types, import contracts, SQL
 	$(PYTHON) -m ruff check .
