@@ -44,6 +44,18 @@ def check_name(what: str, text: str, most: int = MAX_TEXT_BYTES) -> None:
         raise InvalidInput(f"{what} {text[:60]!r} is empty, longer than {most} bytes or holds what is no text")
 
 
+def check_cloud(name: str) -> None:
+    """Raise InvalidInput unless a cloud may bear a name: a slash parts it from a project, and all of it can be seen."""
+    check_name("cloud", name)
+    if not is_cloud_name(name):
+        raise InvalidInput(f"cloud {name[:60]!r} holds a slash or an invisible character; choose another name")
+
+
+def is_cloud_name(text: str) -> bool:
+    """Whether a text that can be stored may be the name of a cloud."""
+    return "/" not in text and text.isprintable()
+
+
 def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return metadata with decimals for floats; None is no metadata.
 

@@ -1,7 +1,7 @@
 """Clouds: the installations of platforms, each of exactly one platform for ever (rule 1)."""
 
 from tally.domain.errors import InvalidInput, Refused
-from tally.domain.project import META_PLATFORM, check_name
+from tally.domain.project import META_PLATFORM, check_cloud
 from tally.store.database import Connection
 from tally.store.reporting import audit, registry
 from tally.store.reporting import clouds as store
@@ -18,9 +18,6 @@ def register_cloud(connection: Connection, platform: str, cloud: str, actor: str
             a cloud from a project, or a character that nobody sees.
         Refused: if the cloud belongs to another platform.
     """
-    check_name("cloud", cloud)
-    if "/" in cloud or not cloud.isprintable():
-        raise InvalidInput(f"cloud {cloud[:60]!r} holds a slash or an invisible character; choose another name")
     with connection.transaction():
         created = claim_cloud(connection, platform, cloud, actor)
     return store.select_clouds(connection, cloud=cloud)[0], created
@@ -30,9 +27,10 @@ def claim_cloud(connection: Connection, platform: str, cloud: str, actor: str) -
     """Make sure that a cloud is registered for its platform; returns whether it is new. Needs a transaction.
 
     Raises:
-        InvalidInput: if the platform is not in the registry of resource types.
+        InvalidInput: if no cloud may bear that name, or the platform is not in the registry of resource types.
         Refused: if the cloud belongs to another platform.
     """
+    check_cloud(cloud)
     _check_platform(connection, platform)
     if store.add_cloud(connection, platform, cloud):
         audit.record(connection, actor, "cloud.register", cloud, {"platform": platform})

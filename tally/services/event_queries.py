@@ -1,10 +1,11 @@
 """Questions about the history: events, and the life of one resource. Taking events is the business of ingest.py."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from tally.domain.errors import InvalidInput, NotFound
+from tally.domain.event import Event
 from tally.domain.lifecycle import Lifecycle, lifecycle, seen_by
 from tally.domain.principal import ProjectKey
 from tally.domain.timeline import step_of
@@ -18,11 +19,12 @@ from tally.store.reporting.queries import EventFilter, EventKey, EventRow
 
 @dataclass(frozen=True, slots=True)
 class ResourceLifecycle:
-    """The life of one resource, as far as the one who asks may see it."""
+    """The life of one resource, as far as the one who asks may see it; ``names_last``: its last event included."""
 
     resource: Resource
     platform: str
     lifecycle: Lifecycle
+    names_last: bool = True
 
 
 def list_events(
@@ -87,7 +89,15 @@ def get_lifecycle(
         whole = seen_by(whole, lambda project_id: (resource[0], project_id) in visible)
     if whole is None:
         raise _unknown(resource)
-    return ResourceLifecycle(resource, events[0].platform, whole)
+    return ResourceLifecycle(resource, events[0].platform, whole, _sees_last(whole, events, visible))
+
+
+def _sees_last(whole: Lifecycle, events: Iterable[Event], visible: Collection[ProjectKey] | None) -> bool:
+    """Any project may send usage or a delete; only create and update make a resource its own."""
+    if visible is None or whole.current is None:
+        return True
+    last = whole.current.last_event_id
+    return any(event.event_id == last and (event.cloud, event.project_id) in visible for event in events)
 
 
 def _unknown(resource: Resource) -> NotFound:

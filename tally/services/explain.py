@@ -1,7 +1,7 @@
 """From a cent back to what it stands on: formula, price, usage record, events, run (rule 21). Reading only."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
@@ -31,7 +31,7 @@ _IGNORED = Transition(Effect.IGNORE)
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What one event, or one sample, added to a counter; a sample has no event."""
+    """What one event, or one sample, added to a counter; a sample has no event, nor has what may not be seen."""
 
     at: datetime
     quantity: Decimal
@@ -101,7 +101,7 @@ def explain(
         run,
         caused_by,
         ended_by,
-        tuple(increments[:MOST_INCREMENTS]),
+        tuple(replace(one, event=_seen(one.event, record.cloud, visible)) for one in increments[:MOST_INCREMENTS]),
         len(increments),
         _reversed(metering, record),
         _reversal(metering, record),

@@ -29,6 +29,7 @@ from tally.domain.event import (
 )
 from tally.domain.instants import format_instant
 from tally.domain.principal import Scope
+from tally.domain.project import is_cloud_name
 from tally.domain.resource_type import Transition
 from tally.services import projection
 from tally.services.registry import Registry, current_registry
@@ -96,15 +97,16 @@ class _Dead(NamedTuple):
     event: Event | None = None
 
 
-class _Foreign(NamedTuple):
+class _Forbidden(NamedTuple):
     """An input that its sender may not send, and the installation that it names. Nothing of it is kept."""
 
     installation: str
     event_id: str
     detail: str
+    synthetic: bool = False
 
 
-_Read = _Valid | _Dead | _Foreign | Outcome
+_Read = _Valid | _Dead | _Forbidden | Outcome
 _Input = bytes | Element | Event | InvalidInputEvent
 
 
@@ -141,8 +143,9 @@ class Ingest:
     ) -> None:
         """Take events over ``connection`` (in autocommit) on behalf of ``actor``, whom the audit log names.
 
-        ``clock`` tells the present, and an event may be stamped up to ``clock_skew`` after it. With a ``scope``, what
-        comes under the name of another cloud is rejected as ``forbidden`` and audited, and leaves no dead letter.
+        ``clock`` tells the present, and an event may be stamped up to ``clock_skew`` after it. With a ``scope``, the
+        sender is a collector: what comes under the name of another cloud, or as a conclusion of reconciliation, is
+        rejected as ``forbidden`` and audited, and leaves no dead letter.
         """
         self._connection = connection
         self._clock = clock
@@ -202,6 +205,8 @@ class Ingest:
             return self._unreadable(_no_event(element, error))
         if self._scope is not None and (event.platform, event.cloud) != self._scope:
             return _foreign(event.platform, event.cloud, event.event_id, self._scope)
+        if self._scope is not None and event.synthetic:
+            return _forged(event)
         new = _new(event)
         try:
             transition = self._check(event, latest)
@@ -283,11 +288,14 @@ class Ingest:
         rejected.add(self._connection, [item.letter for item in judged if isinstance(item, _Dead)])
         outcomes = [_outcome(item) for item in judged]
         self._record(batch_id, outcomes)
-        self._record_foreign(batch_id, [item for item in judged if isinstance(item, _Foreign)])
+        self._record_forbidden(batch_id, [item for item in judged if isinstance(item, _Forbidden)])
         return outcomes, platforms
 
     def _platforms_of(self, items: Sequence[_Read]) -> Mapping[str, str]:
-        """Return the platform of every cloud of the events, registering clouds that the first event of each tells."""
+        """Return the platform of every cloud of the events, registering those that the first event of each tells.
+
+        A cloud that nobody has registered and that may not bear its name has none.
+        """
         told: dict[str, str] = {}
         for item in items:
             if isinstance(item, _Valid):
@@ -297,7 +305,9 @@ class Ingest:
         unseen = {cloud: told[cloud] for cloud in sorted(told.keys() - known.keys())}
         found = registry_store.platforms(self._connection, unseen) if unseen else {}
         if len(found) < len(unseen):
-            missing = {cloud: platform for cloud, platform in unseen.items() if cloud not in found}
+            missing = {
+                cloud: platform for cloud, platform in unseen.items() if cloud not in found and is_cloud_name(cloud)
+            }
             for cloud in registry_store.register_clouds(self._connection, missing):
                 audit.record(self._connection, self._actor, "cloud.register", cloud, {"platform": missing[cloud]})
             found = registry_store.platforms(self._connection, unseen)
@@ -318,13 +328,14 @@ class Ingest:
         detail: dict[str, int] = {status: counts[status] for status in STATUSES}
         audit.record(self._connection, self._actor, "events.ingest", f"batch {batch_id}", detail)
 
-    def _record_foreign(self, batch_id: int, items: Sequence[_Foreign]) -> None:
+    def _record_forbidden(self, batch_id: int, items: Sequence[_Forbidden]) -> None:
         if not items:
             return
         installations = Counter(_audited(item.installation) for item in items)
         detail = {
             "scope": self._scope._asdict() if self._scope else None,
             "refused": len(items),
+            "synthetic": sum(item.synthetic for item in items),
             "installations": dict(installations.most_common(MAX_AUDITED_NAMES)),
             "event_ids": [_audited(item.event_id) for item in items[:MAX_AUDITED_NAMES]],
         }
@@ -334,7 +345,10 @@ class Ingest:
 def _on_its_platform(item: _Read, platforms: Mapping[str, str]) -> _Read:
     if isinstance(item, _Valid):
         event = item.new.event
-        platform = platforms[event.cloud]
+        platform = platforms.get(event.cloud)
+        if platform is None:
+            detail = f"cloud {event.cloud[:60]!r} holds a slash or an invisible character; choose another name"
+            return _refused(item.raw, item.new, "invalid_event", detail)
         if platform != event.platform:
             detail = f"{event.cloud!r} is a cloud of {platform!r}, not of {event.platform!r}"
             return _refused(item.raw, item.new, "platform_mismatch", detail)
@@ -363,7 +377,7 @@ def _judge(item: _Read, first: Mapping[Identity, _Valid], before: Mapping[Identi
 def _outcome(item: _Read) -> Outcome:
     if isinstance(item, Outcome):
         return item
-    if isinstance(item, _Foreign):
+    if isinstance(item, _Forbidden):
         return Outcome("rejected", item.event_id, "forbidden", item.detail)
     assert isinstance(item, _Dead)
     letter = item.letter
@@ -392,10 +406,16 @@ def _refused(raw: bytes, new: NewEvent, reason: str, detail: str) -> _Dead:
     return _Dead(letter, event)
 
 
-def _foreign(platform: str, cloud: str, event_id: str, scope: Scope) -> _Foreign:
+def _foreign(platform: str, cloud: str, event_id: str, scope: Scope) -> _Forbidden:
     installation = f"{platform}/{cloud}"
     detail = f"this sender sends for {scope.platform}/{scope.cloud}, not for {installation}"
-    return _Foreign(installation, _claimed(event_id), _one_line(detail))
+    return _Forbidden(installation, _claimed(event_id), _one_line(detail))
+
+
+def _forged(event: Event) -> _Forbidden:
+    """What Tally concludes gives way to what collectors tell (rule 9): a collector that says it would give way, too."""
+    detail = "source 'reconciliation' is what Tally concludes from a listing; a collector sends 'collector', or nothing"
+    return _Forbidden(f"{event.platform}/{event.cloud}", event.event_id, detail, synthetic=True)
 
 
 def _no_event(element: Element, error: InvalidEvent) -> InvalidInputEvent:

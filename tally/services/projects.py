@@ -42,8 +42,7 @@ def create_project(
     Raises:
         InvalidInput: if a name is empty or too long, the platform is not in the registry of resource types, it does not
             have exactly one cloud and none is named, or metadata hold what cannot be stored.
-        Refused: if the cloud belongs to another platform, or its address is taken: by this project with other content,
-            or by one that has the slash elsewhere.
+        Refused: if the cloud belongs to another platform, or the project is registered with other content.
     """
     return register_project(connection, platform, cloud, external_id, name, metadata, actor)[0]
 
@@ -67,7 +66,6 @@ def register_project(
         store.lock(connection)
         cloud = only_cloud(connection, platform) if cloud is None else cloud
         claim_cloud(connection, platform, cloud, actor)
-        _refuse_other_slash(connection, cloud, external_id)
         added = store.add_project(connection, platform, cloud, external_id, name, metadata)
         project = find_project(connection, f"{cloud}/{external_id}")
         if added is not None:
@@ -159,15 +157,6 @@ def find_project(connection: Connection, address: str) -> Project:
     if not found:
         raise NotFound(f"project {address!r} is not registered; write cloud/external_id, or create it first")
     return found[0]
-
-
-def _refuse_other_slash(connection: Connection, cloud: str, external_id: str) -> None:
-    """Keep an address for one project: a slash can stand in the cloud and in the id."""
-    for other in store.projects_at(connection, f"{cloud}/{external_id}"):
-        if other.cloud != cloud:
-            raise Refused(
-                f"project {cloud}/{external_id}", [f"this already means {other.external_id!r} of {other.cloud!r}"]
-            )
 
 
 def _content(project: Project) -> tuple[object, ...]:

@@ -29,6 +29,7 @@ __all__ = [
     "check_definition",
     "current_registry",
     "define_type",
+    "fold_pending",
     "list_types",
     "load_builtin_types",
     "shipped_types",
@@ -84,7 +85,7 @@ def load_builtin_types(connection: Connection) -> list[str]:
     """Load the definitions that Tally ships, and return the names of those that are new or changed.
 
     A type that an operator has defined is left alone. Where a new definition gives stored events another meaning, their
-    resources are folded again.
+    resources are folded again, and so are those that a change which was broken off has left.
 
     Raises:
         InvalidInput: naming the file and what is wrong in it.
@@ -102,8 +103,7 @@ def load_builtin_types(connection: Connection) -> list[str]:
         names = [".".join(key) for key in added]
         if names:
             audit.record(connection, "tally", "resource_type.load", "builtin", {"resource_types": names})
-    for platform, resource_type in added:
-        _fold_again(connection, [type_of(row) for row in store.versions(connection, platform, resource_type)])
+    fold_pending(connection)
     return names
 
 
@@ -119,7 +119,8 @@ def define_type(
     """Add an operator's definition, which from now on holds; the same definition again changes nothing.
 
     A change that would make stored events invalid, or give them another meaning, needs ``accept_invalidation``: the
-    reason for it, which is audited. Then the resources whose events have another meaning are folded again.
+    reason for it, which is audited. Then the resources whose events have another meaning are folded again. If that is
+    broken off, the same definition again does the rest, or the next start.
 
     Raises:
         InvalidInput: naming what is wrong in it.
@@ -133,9 +134,22 @@ def define_type(
         former = store.versions(connection, platform, resource_type)
         invalidates = _invalidated(connection, former, proposal)
         changed = _add_proposed(connection, former, proposal, invalidates)
-    versions = [type_of(row) for row in store.versions(connection, platform, resource_type)]
-    rebuilt = _fold_again(connection, versions) if changed else 0
-    return Defined(versions[-1], not former, changed, invalidates, rebuilt)
+    rebuilt = fold_pending(connection, (platform, resource_type))
+    holds = type_of(store.versions(connection, platform, resource_type)[-1])
+    return Defined(holds, not former, changed, invalidates, rebuilt)
+
+
+def fold_pending(connection: Connection, key: Key | None = None) -> int:
+    """Fold the resources again whose events a new version of their type gave another meaning; return how many.
+
+    Of one type or of all. That such a fold has to be done is written with the version: it outlives whoever does it.
+    """
+    rebuilt = 0
+    for pending in store.pending_folds(connection, key):
+        for cloud in stored_payloads.clouds_of(connection, pending.platform):
+            rebuilt += projection.rebuild(connection, cloud, pending.resource_type)
+        store.end_fold(connection, pending.version)
+    return rebuilt
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +206,6 @@ def _add_proposed(
     return True
 
 
-def _fold_again(connection: Connection, versions: Sequence[ResourceType]) -> int:
-    """Fold the resources of a type again whose last version gives events of former ones another meaning."""
-    *former, new = versions
-    if not former or not changed_transitions(former, new):
-        return 0
-    return sum(
-        projection.rebuild(connection, cloud, new.resource_type)
-        for cloud in stored_payloads.clouds_of(connection, new.platform)
-    )
-
-
 def check_definition(platform: str, resource_type: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a definition with decimals for floats, after checking its keys, its lifecycle and its JSON Schema.
 
@@ -227,7 +230,11 @@ def _add(
     content = definition_hash(definition)
     if row is not None and (row.content_hash, row.origin) == (content, origin):
         return False
-    store.add_definition(connection, platform, resource_type, definition, content, origin)
+    former = [type_of(each) for each in store.versions(connection, platform, resource_type)]
+    version = store.add_definition(connection, platform, resource_type, definition, content, origin)
+    new = ResourceType.from_definition(platform, resource_type, version, definition)
+    if former and changed_transitions(former, new):
+        store.begin_fold(connection, version)
     return True
 
 

@@ -1,17 +1,19 @@
 """A live Reporting API for tests: a server on a free port, and a client that holds every answer to the contract."""
 
+import atexit
 import json
 import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import requests
@@ -23,8 +25,9 @@ from referencing.jsonschema import DRAFT202012
 from tally.api import contract
 from tally.api.app import create_app
 from tally.api.auth.caller import Authenticator, Development
+from tally.api.load import Load
 from tally.api.protocol import BoundedProtocol
-from tally.api.state import AdapterFactory, open_state
+from tally.api.state import AdapterFactory, State, open_state
 from tally.services.installation import Databases
 from tally.settings import Settings
 
@@ -132,6 +135,59 @@ def _validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator(json.loads(text), registry=registry)
 
 
+class Server:
+    """A server on a free port of the loopback interface; the state that its requests share comes and goes."""
+
+    def __init__(self, protocol: type[BoundedProtocol]) -> None:
+        self._app = create_app(lambda: nullcontext(SimpleNamespace(load=Load.of(_SETTINGS))))  # type: ignore[arg-type]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        config = uvicorn.Config(self._app, http=protocol, log_level="warning", lifespan="on", proxy_headers=False)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+        assert self._server.started, "the server did not start"
+
+    @contextmanager
+    def serving(self, state: AbstractContextManager[State]) -> Iterator[None]:
+        """Answer requests out of a state for a block."""
+        with state as opened:
+            self._app.state.tally = opened
+            yield
+
+    def stop(self) -> None:
+        """Wait until it has ended."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._listener.close()
+
+
+_SETTINGS = Settings(home=Path("/nowhere"))
+_idle: list[Server] = []  # to make one anew costs more than most tests
+
+
+@contextmanager
+def _server(protocol: type[BoundedProtocol]) -> Iterator[Server]:
+    """A server that nobody else uses; one of the usual protocol is kept for who comes next."""
+    kept = protocol is BoundedProtocol
+    server = _idle.pop() if kept and _idle else Server(protocol)
+    try:
+        yield server
+    finally:
+        if kept:
+            _idle.append(server)
+        else:
+            server.stop()
+
+
+@atexit.register
+def _stop_idle() -> None:
+    for server in _idle:
+        server.stop()
+
+
 @contextmanager
 def live_api(
     reporting_url: str,
@@ -143,25 +199,13 @@ def live_api(
     protocol: type[BoundedProtocol] = BoundedProtocol,
     **settings: Any,
 ) -> Iterator[Client]:
-    """Serve the API on a free port of the loopback interface for a block, without authentication unless told."""
-    home = Settings(home=Path("/nowhere"))
-    databases = Databases(reporting_url, metering_url, "")
-    app = create_app(
-        lambda: open_state(
-            replace(home, **settings), databases, clock, authenticator or Development(), adapters or {}
-        )
+    """Serve the API for a block, without authentication unless told."""
+    state = open_state(
+        replace(_SETTINGS, **settings),
+        Databases(reporting_url, metering_url, ""),
+        clock,
+        authenticator or Development(),
+        adapters or {},
     )
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, http=protocol, log_level="warning", lifespan="on", proxy_headers=False)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        assert server.started, "the server did not start"
-        try:
-            yield Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        finally:
-            server.should_exit = True
-            thread.join()
+    with _server(protocol) as server, server.serving(state):
+        yield Client(server.url)

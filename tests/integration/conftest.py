@@ -1,10 +1,12 @@
 """One small month, closed once by the real job: the databases of each test are clones of what it left."""
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import temporary_home
+from tally.store.database import connected
+from tests.conftest import fresh_database, temporary_home
 from tests.integration.api_server import Client, live_api
 from tests.integration.closing import SMALL_MONTH, House, copied, template_of
 from tests.integration.victoria import Victoria, running_victoria
@@ -42,10 +44,20 @@ def house(server_url: str, closed_templates: tuple[str, str]) -> Iterator[House]
         yield house
 
 
+@pytest.fixture(scope="session")
+def idle_metering_url(server_url: str, metering_template: str) -> Iterator[str]:
+    """URL of a metering database that nobody can write into, for all tests in which nothing is metered."""
+    with fresh_database(server_url, metering_template) as url:
+        with connected(server_url) as server:
+            name = urlsplit(url).path.removeprefix("/")
+            server.execute(f'alter database "{name}" set default_transaction_read_only = on'.encode())
+        yield url
+
+
 @pytest.fixture
-def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
-    """A live API over fresh databases, without authentication; its clock stands at api_server.NOW."""
-    with live_api(reporting_url, metering_url) as client:
+def api(reporting_url: str, idle_metering_url: str) -> Iterator[Client]:
+    """A live API over a fresh reporting database, without authentication; its clock stands at api_server.NOW."""
+    with live_api(reporting_url, idle_metering_url) as client:
         yield client
 
 

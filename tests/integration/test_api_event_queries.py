@@ -46,16 +46,13 @@ SENT: Sequence[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def urls(server_url: str, reporting_template: str, metering_template: str) -> Iterator[tuple[str, str]]:
+def urls(server_url: str, reporting_template: str, idle_metering_url: str) -> Iterator[tuple[str, str]]:
     """Databases that hold what was sent, for tests that only read."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting,
-        fresh_database(server_url, metering_template) as metering,
-    ):
+    with fresh_database(server_url, reporting_template) as reporting:
         with connected(reporting) as connection:
             outcomes = door(connection).ingest([raw(each) for each in SENT])
             assert {outcome.status for outcome in outcomes} == {"accepted"}
-        yield reporting, metering
+        yield reporting, idle_metering_url
 
 
 @pytest.fixture(scope="module")
@@ -118,22 +115,22 @@ def test_an_event_is_shown_as_it_was_sent(callers: Mapping[str, Client]) -> None
     assert shown == sent | {"source": "collector"}
 
 
-def test_decimals_come_back_as_they_were_sent(reporting: Connection, reporting_url: str, metering_url: str) -> None:
+def test_decimals_come_back_as_they_were_sent(reporting: Connection, reporting_url: str, idle_metering_url: str) -> None:
     """No digit is lost on the way."""
     body = raw(event("e", "01T00:00:00", CREATE)).replace(b"{}", b'{"note": 0.12345678901234567890123456789}')
     assert [outcome.status for outcome in send(reporting, body)] == ["accepted"]
-    with live_api(reporting_url, metering_url) as client:
+    with live_api(reporting_url, idle_metering_url) as client:
         assert "0.12345678901234567890123456789" in client.get(EVENTS).text
 
 
-def test_long_events_shorten_a_page(reporting: Connection, reporting_url: str, metering_url: str) -> None:
+def test_long_events_shorten_a_page(reporting: Connection, reporting_url: str, idle_metering_url: str) -> None:
     """A page holds whole events, and no more than memory is for."""
     note = "x" * 250_000
     for n in range(0, 80, 40):
         some = [event(f"e-{m:02d}", f"01T00:00:{m % 60:02d}", CREATE, f"v-{m}", payload={"note": note})
                 for m in range(n, n + 40)]  # fmt: skip
         assert {outcome.status for outcome in send(reporting, *some)} == {"accepted"}
-    with live_api(reporting_url, metering_url) as client:
+    with live_api(reporting_url, idle_metering_url) as client:
         first = exact(client.get(EVENTS, limit=1000))
         assert 1 < len(first["items"]) < 80
         found = client.items(EVENTS, limit=1000)
@@ -195,7 +192,7 @@ def test_what_makes_no_sense_is_refused(callers: Mapping[str, Client], query: di
 
 
 def test_a_walk_shows_every_event_once_while_others_arrive(
-    reporting: Connection, reporting_url: str, metering_url: str
+    reporting: Connection, reporting_url: str, idle_metering_url: str
 ) -> None:
     """What was there when the walk began is shown once; what arrives is shown once if its place is still ahead."""
     first = [volume(f"e-{n:02d}", f"{1 + n:02d}T00:00:00", RESIZE, n, resource_id=f"v-{n % 3}") for n in range(20)]
@@ -203,7 +200,7 @@ def test_a_walk_shows_every_event_once_while_others_arrive(
     behind = [volume(f"late-{n}", f"01T00:00:{n:02d}", RESIZE, n) for n in range(1, 5)]
     ahead = [volume(f"new-{n}", f"25T00:00:{n:02d}", RESIZE, n) for n in range(4)]
     seen: list[str] = []
-    with live_api(reporting_url, metering_url) as client:
+    with live_api(reporting_url, idle_metering_url) as client:
         query: dict[str, Any] = {"limit": 3}
         for arriving in [*zip(behind, ahead, strict=True), *[()] * 20]:
             page = exact(client.get(EVENTS, **query))
@@ -217,7 +214,7 @@ def test_a_walk_shows_every_event_once_while_others_arrive(
 
 
 def test_a_consumer_whose_project_gave_a_resource_away_sees_its_own_events_of_it(
-    reporting: Connection, reporting_url: str, metering_url: str
+    reporting: Connection, reporting_url: str, idle_metering_url: str
 ) -> None:
     """S61: an event belongs to the project that it names."""
     transfer = event("2", "02T00:00:00", "volume.transfer.accept.end", project_id="p-2")
@@ -225,6 +222,6 @@ def test_a_consumer_whose_project_gave_a_resource_away_sees_its_own_events_of_it
     send(reporting, volume("1", "01T00:00:00", CREATE, 1), transfer, end)
     cloud = transfer["cloud"]
     who = {"former": consumer((cloud, "p-1")), "present": consumer((cloud, "p-2"))}
-    with api_for(reporting_url, metering_url, who) as clients:
+    with api_for(reporting_url, idle_metering_url, who) as clients:
         seen = {name: [each["event_id"] for each in client.items(EVENTS)] for name, client in clients.items()}
     assert seen == {"former": ["1"], "present": ["2", "3"]}

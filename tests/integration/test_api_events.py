@@ -127,9 +127,9 @@ def test_what_harms_is_rejected_alone_and_kept(api: Client, reporting: Connectio
     assert reporting.execute("select count(*) from reporting.rejected_events").fetchone() == (len(bad),)
 
 
-def test_a_body_beyond_the_limit_is_refused_and_nothing_is_kept(reporting_url: str, metering_url: str) -> None:
+def test_a_body_beyond_the_limit_is_refused_and_nothing_is_kept(reporting_url: str, idle_metering_url: str) -> None:
     """413, told beforehand or found while reading."""
-    with live_api(reporting_url, metering_url, api_max_body_bytes=1024) as client:
+    with live_api(reporting_url, idle_metering_url, api_max_body_bytes=1024) as client:
         body = json.dumps([volume(f"e-{n}", "01T00:00:00", CREATE, 1) for n in range(20)]).encode()
         assert client.request("POST", EVENTS, data=body).status_code == 413
         chunks: Any = (body[start : start + 100] for start in range(0, len(body), 100))
@@ -137,9 +137,9 @@ def test_a_body_beyond_the_limit_is_refused_and_nothing_is_kept(reporting_url: s
         assert client.items(EVENTS) == []
 
 
-def test_a_batch_beyond_the_limit_is_refused_and_nothing_is_kept(reporting_url: str, metering_url: str) -> None:
+def test_a_batch_beyond_the_limit_is_refused_and_nothing_is_kept(reporting_url: str, idle_metering_url: str) -> None:
     """400 that says how many are taken."""
-    with live_api(reporting_url, metering_url, api_max_batch_events=2) as client:
+    with live_api(reporting_url, idle_metering_url, api_max_batch_events=2) as client:
         batch = [volume(f"e-{n}", "01T00:00:00", CREATE, 1) for n in range(3)]
         response = client.post(EVENTS, batch)
         assert response.status_code == 400

@@ -22,19 +22,12 @@ EVENTS = "/api/v1/events"
 
 
 @pytest.fixture
-def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
-    """A server without authentication."""
-    with live_api(reporting_url, metering_url) as client:
-        yield client
-
-
-@pytest.fixture
-def collector(reporting: Connection, reporting_url: str, metering_url: str) -> Iterator[Client]:
+def collector(reporting: Connection, reporting_url: str, idle_metering_url: str) -> Iterator[Client]:
     """The collector of one cloud, of a server that asks who calls."""
     scope, end = Scope("openstack", CLOUD), NOW + timedelta(days=1)
     token = create_credential(reporting, "collector", Role.INGEST, scope, end, "test", NOW).token
     check = caller_check(Settings(home=Path("/nowhere")), lambda: NOW)
-    with live_api(reporting_url, metering_url, authenticator=check) as api:
+    with live_api(reporting_url, idle_metering_url, authenticator=check) as api:
         yield Client(api.url, {"Authorization": f"Bearer {token}"})
 
 

@@ -18,7 +18,7 @@ from tally.store.metering.bills import BillRow, insert_bills
 from tally.store.metering.queries import LedgerFilter
 from tests.integration.api_server import exact, live_api
 from tests.integration.callers import api_for, consumer
-from tests.integration.closing import House, instance
+from tests.integration.closing import House
 from tests.integration.registering import connect, create
 from tests.integration.test_late import finalized_run
 
@@ -103,26 +103,21 @@ def test_s61_a_consumer_sees_its_own_part_of_a_month(house: House, name: str) ->
     assert elsewhere == []
 
 
-def test_the_next_owner_s_events_are_not_for_the_former_one(house: House) -> None:
-    """S61, S22: his record ends where the other's begins, by an event of the other's; who sees both sees its id."""
-    house.ingest(instance("moved", "03-15T00:00:00", "resize.confirm.end", "i-2", project_id="p-1"))
-    house.close()
-    with api_for(house.reporting_url, house.metering_url, CALLERS) as clients:
-        usage = {
-            who: [(row["project_id"], row["from_event_id"], row["to_event_id"]) for row in clients[who].items(
-                address("usage-records"), resource_id="i-2", resource_type="instance", **MARCH)]
-            for who in ("operator", "p-1", "p-2")
-        }
-        (former, *_) = clients["p-2"].items(address("rated-records"), resource_id="i-2", **MARCH)
-        explained = [
-            exact(clients[who].get(f"/api/v1/rated-records/{former['id']}/explanation", **MARCH))
-            for who in ("operator", "p-2")
-        ]
-    assert sorted(usage["operator"]) == [("p-1", "moved", None), ("p-2", "e-5", "moved")]
-    assert (usage["p-2"], usage["p-1"]) == ([("p-2", "e-5", None)], [("p-1", "moved", None)])
-    assert [(told["usage"]["from_event_id"], told["usage"]["to_event_id"]) for told in explained] == [
-        ("e-5", "moved"), ("e-5", None),
-    ]
+def test_s61_an_event_of_another_project_is_not_named(house: House) -> None:
+    """S61: neither by the usage that it ends, nor by what explains a cost; who sees both projects sees it."""
+    callers = CALLERS | {"both": consumer((CLOUD, "p-1"), (CLOUD, "p-9"))}
+    with connected(house.metering_url) as metering:
+        metering.execute("update raw.events set project_id = 'p-9' where event_id = 'e-4'")
+    with api_for(house.reporting_url, house.metering_url, callers) as clients:
+        for who, named in (("operator", "e-4"), ("both", "e-4"), ("p-1", None)):
+            usage = clients[who].items(address("usage-records"), resource_id="i-1", **MARCH)
+            last = max(usage, key=lambda record: record["to"])
+            assert (last["from_event_id"], last["to_event_id"]) == ("e-3", named)
+            rated = clients[who].items(address("rated-records"), resource_id="i-1", **MARCH)
+            record = next(row["id"] for row in rated if row["usage_record_id"] == last["id"])
+            told = exact(clients[who].get(f"{address('rated-records')}/{record}/explanation", **MARCH))
+            assert (told["usage"]["from_event_id"], told["usage"]["to_event_id"]) == ("e-3", named)
+            assert (told["ended_by"] and told["ended_by"]["event_id"]) == named
 
 
 @pytest.mark.parametrize("name", LISTS[1:])

@@ -38,17 +38,14 @@ SENT = (
 
 
 @pytest.fixture(scope="module")
-def callers(server_url: str, reporting_template: str, metering_template: str) -> Iterator[Mapping[str, Client]]:
+def callers(server_url: str, reporting_template: str, idle_metering_url: str) -> Iterator[Mapping[str, Client]]:
     """An operator, and the customers p-1 and p-2 of one cloud, over what was sent."""
     who = {"operator": Principal("operator", Role.OPERATOR)}
     who |= {project: consumer((CLOUD, project)) for project in ("p-1", "p-2")}
-    with (
-        fresh_database(server_url, reporting_template) as reporting,
-        fresh_database(server_url, metering_template) as metering,
-    ):
+    with fresh_database(server_url, reporting_template) as reporting:
         with connected(reporting) as connection:
             assert {outcome.status for outcome in send(connection, *SENT)} == {"accepted"}
-        with api_for(reporting, metering, who) as clients:
+        with api_for(reporting, idle_metering_url, who) as clients:
             yield clients
 
 
@@ -181,12 +178,12 @@ def test_s61_a_foreign_resource_is_as_unknown_as_one_that_never_was(
 
 @pytest.mark.parametrize("resource_id", ["team-alpha/app", "a/b/c", "events", "x/lifecycle", "ü ?#%/z", "a//b"])
 def test_an_id_may_hold_slashes_and_whatever_else(
-    reporting: Connection, reporting_url: str, metering_url: str, resource_id: str
+    reporting: Connection, reporting_url: str, idle_metering_url: str, resource_id: str
 ) -> None:
     """Harbor's repositories; a name that looks like the end of an address is a name."""
     define_type(reporting, "harbor", "repository", {"lifecycle": {"push": "create"}}, "test")
     send(reporting, event("1", "01T00:00:00", "push", resource_id, **REPOSITORY))
-    with live_api(reporting_url, metering_url) as client:
+    with live_api(reporting_url, idle_metering_url) as client:
         for written in (quote(resource_id), quote(resource_id, safe="")):
             place = f"{RESOURCES}/harbor-1/repository/{written}"
             assert exact(client.get(f"{place}/lifecycle"))["resource_id"] == resource_id
@@ -194,7 +191,7 @@ def test_an_id_may_hold_slashes_and_whatever_else(
 
 
 def test_a_life_of_no_length_and_an_anomaly_are_shown(
-    reporting: Connection, reporting_url: str, metering_url: str
+    reporting: Connection, reporting_url: str, idle_metering_url: str
 ) -> None:
     """S24, S01: created and deleted at one instant is a life without intervals; what comes after is told apart."""
     send(
@@ -203,7 +200,7 @@ def test_a_life_of_no_length_and_an_anomaly_are_shown(
         event("2", "01T00:00:00", DELETE),
         volume("3", "02T00:00:00", RESIZE, 20),
     )
-    with live_api(reporting_url, metering_url) as client:
+    with live_api(reporting_url, idle_metering_url) as client:
         found = exact(client.get(of("v-1", "lifecycle")))
     instant = "2026-03-01T00:00:00Z"
     assert found["lifetimes"] == [{"from": instant, "to": instant, "open_left": False, "intervals": []}]
@@ -233,3 +230,24 @@ def interval(
         "to_event_id": ended and ended[0],
         "to_event_type": ended and ended[1],
     }
+
+
+def test_s61_a_last_event_of_another_project_is_not_named(
+    reporting: Connection, reporting_url: str, idle_metering_url: str
+) -> None:
+    """S61: usage and a delete leave a resource with its owner, whoever sends them; their ids are not the owner's."""
+    send(
+        reporting,
+        *(volume(f"{name} create", "01T00:00:00", CREATE, 10, resource_id=name) for name in ("own", "other")),
+        event("own delete", "02T00:00:00", DELETE, "own"),
+        event("other delete", "02T00:00:00", DELETE, "other", project_id="p-2"),
+    )
+    who = {"operator": Principal("operator", Role.OPERATOR)}
+    who |= {"p-1": consumer((CLOUD, "p-1")), "both": consumer((CLOUD, "p-1"), (CLOUD, "p-2"))}
+    named, nothing = ("other delete", DELETE), (None, None)
+    with api_for(reporting_url, idle_metering_url, who) as callers:
+        for caller, last in (("operator", named), ("both", named), ("p-1", nothing)):
+            rows = {row["resource_id"]: row for row in callers[caller].items(RESOURCES, project_id="p-1")}
+            assert (rows["own"]["last_event_id"], rows["own"]["last_event_type"]) == ("own delete", DELETE)
+            assert (rows["other"]["last_event_id"], rows["other"]["last_event_type"]) == last
+            assert exact(callers[caller].get(of("other", "lifecycle")))["current"] == rows["other"]

@@ -51,10 +51,10 @@ def with_volume(reporting: Connection) -> Connection:
 
 
 def test_a_sync_answers_what_it_found_and_wrote(
-    with_volume: Connection, reporting_url: str, metering_url: str
+    with_volume: Connection, reporting_url: str, idle_metering_url: str
 ) -> None:
     """In all and by resource type."""
-    with syncing(reporting_url, metering_url, volumes(disk(size_gb=20), disk("new"))) as api:
+    with syncing(reporting_url, idle_metering_url, volumes(disk(size_gb=20), disk("new"))) as api:
         answer = api.post(SYNC)
     assert answer.status_code == 200
     body = answer.json()
@@ -67,20 +67,20 @@ def test_a_sync_answers_what_it_found_and_wrote(
 
 
 def test_what_a_platform_fails_to_answer_is_told(
-    with_volume: Connection, reporting_url: str, metering_url: str
+    with_volume: Connection, reporting_url: str, idle_metering_url: str
 ) -> None:
     """The sync was done as far as it could: who called it reads what is missing."""
-    with syncing(reporting_url, metering_url, volumes(Gap("page 2 answered 503"))) as api:
+    with syncing(reporting_url, idle_metering_url, volumes(Gap("page 2 answered 503"))) as api:
         body = api.post(SYNC).json()
     assert (body["status"], body["deleted"]) == ("incomplete", 0)
     assert body["errors"] == ["volume: the listing is not complete: page 2 answered 503"]
     assert current(with_volume)["deleted_at"] is None
 
 
-def test_too_many_deletions_wait_for_an_operator(reporting: Connection, reporting_url: str, metering_url: str) -> None:
+def test_too_many_deletions_wait_for_an_operator(reporting: Connection, reporting_url: str, idle_metering_url: str) -> None:
     """The share is a setting; the answer says how many were held back."""
     send(reporting, *(volume(str(no), "01T00:00:00", CREATE, 10, resource_id=f"v-{no}") for no in range(20)))
-    with syncing(reporting_url, metering_url, volumes(), sync_max_deleted_percent=50) as api:
+    with syncing(reporting_url, idle_metering_url, volumes(), sync_max_deleted_percent=50) as api:
         held, done = api.post(SYNC).json(), api.post(SYNC, accept_deletions="true").json()
     assert (held["status"], held["deleted"], held["withheld"]) == ("guarded", 0, 20)
     assert (done["status"], done["deleted"], done["withheld"]) == ("completed", 20, 0)
@@ -101,26 +101,26 @@ def test_too_many_deletions_wait_for_an_operator(reporting: Connection, reportin
 def test_a_credential_syncs_its_own_cloud_and_only_an_operator_accepts_deletions(
     with_volume: Connection,  # noqa: ARG001
     reporting_url: str,
-    metering_url: str,
+    idle_metering_url: str,
     principal: Everybody,
     query: dict[str, str],
     status: int,
 ) -> None:
     """A job that accepts every deletion would have no guard."""
-    with syncing(reporting_url, metering_url, volumes(disk()), authenticator=principal) as api:
+    with syncing(reporting_url, idle_metering_url, volumes(disk()), authenticator=principal) as api:
         assert api.post(SYNC, **query).status_code == status
 
 
 def test_a_cloud_that_cannot_be_listed_is_not_found(
     with_volume: Connection,  # noqa: ARG001
     reporting_url: str,
-    metering_url: str,
+    idle_metering_url: str,
 ) -> None:
     """Nobody registered it, or nobody wrote an adapter for its platform."""
-    with syncing(reporting_url, metering_url, volumes()) as api:
+    with syncing(reporting_url, idle_metering_url, volumes()) as api:
         answer = api.post("/internal/sync/os-nowhere")
     assert (answer.status_code, "is not registered" in answer.json()["detail"]) == (404, True)
-    with live_api(reporting_url, metering_url) as api:
+    with live_api(reporting_url, idle_metering_url) as api:
         answer = api.post(SYNC)
     assert (answer.status_code, "has no reconciliation adapter" in answer.json()["detail"]) == (404, True)
 
@@ -128,21 +128,21 @@ def test_a_cloud_that_cannot_be_listed_is_not_found(
 def test_a_second_sync_of_the_cloud_is_refused_meanwhile(
     with_volume: Connection,  # noqa: ARG001
     reporting_url: str,
-    metering_url: str,
+    idle_metering_url: str,
 ) -> None:
     """409: the job comes again in ten minutes."""
     platform = volumes(disk())
-    with syncing(reporting_url, metering_url, platform) as api:
+    with syncing(reporting_url, idle_metering_url, platform) as api:
         statuses: list[int] = []
         platform.meanwhile = lambda: statuses.append(Client(api.url).post(SYNC).status_code)
         assert api.post(SYNC).status_code == 200
     assert statuses == [409]
 
 
-def test_syncs_are_counted(with_volume: Connection, reporting_url: str, metering_url: str) -> None:  # noqa: ARG001
+def test_syncs_are_counted(with_volume: Connection, reporting_url: str, idle_metering_url: str) -> None:  # noqa: ARG001
     """The names are the seed's; synthetic events count as events, dead letters as dead letters."""
     platform = Platform({"volume": [disk(size_gb=20), disk("v-2", size={})], "image": [Gap("503")]})
-    with syncing(reporting_url, metering_url, platform) as api:
+    with syncing(reporting_url, idle_metering_url, platform) as api:
         api.post(SYNC)
         lines = api.get("/metrics").text.splitlines()
     assert f'sync_resources_reconciled{{cloud="{CLOUD}"}} 1.0' in lines

@@ -467,3 +467,12 @@ class failing:  # noqa: N801 - reads as a word in a with statement
     def __exit__(self, *_: object) -> None:
         """Take it away."""
         self._reporting.execute("drop function public.fail cascade")
+
+
+@pytest.mark.parametrize("cloud", ["os/eu1", "os\u200beu1", "os\n"])
+def test_a_cloud_of_a_name_that_none_may_bear_is_not_registered(reporting: Connection, cloud: str) -> None:
+    """A slash parts a cloud from a project. Its events are kept, and their neighbours taken."""
+    batch = [event("1", "01T00:00:00", CREATE, cloud=cloud), event("2", "01T00:00:00", CREATE)]
+    assert statuses(send(reporting, *batch)) == ["invalid_event", "accepted"]
+    assert dead_letters(reporting) == [(cloud, "1", "invalid_event")]
+    assert reporting.execute("select cloud from reporting.clouds").fetchall() == [(CLOUD,)]

@@ -42,6 +42,7 @@ def test_an_event_of_another_cloud_is_refused_and_audited(reporting: Connection)
             {
                 "scope": {"platform": "openstack", "cloud": CLOUD},
                 "refused": 1,
+                "synthetic": 0,
                 "installations": {"openstack/os-other": 1},
                 "event_ids": ["theirs"],
             },
@@ -60,6 +61,17 @@ def test_an_event_of_another_platform_is_forbidden(reporting: Connection) -> Non
     define_type(reporting, "elsewhere", "volume", {"lifecycle": {CREATE: "create"}}, "test")
     assert statuses(send_scoped(reporting, OURS | {"platform": "elsewhere"})) == ["forbidden"]
     assert count(reporting, "clouds") == 0
+
+
+def test_a_collector_cannot_pass_for_reconciliation(reporting: Connection) -> None:
+    """Rule 9: a synthetic event is void beside a collector's; who is bound to no cloud may bring one."""
+    forged = OURS | {"source": "reconciliation"}
+    twice = [forged, forged | {"event_id": "unknown", "event_type": "unheard.of"}]
+    assert statuses(send_scoped(reporting, *twice, OURS)) == ["forbidden", "forbidden", "accepted"]
+    assert dead_letters(reporting) == []
+    ((_, detail),) = audited(reporting)
+    assert (detail["refused"], detail["synthetic"]) == (2, 2)
+    assert statuses(send(reporting, forged | {"event_id": "told"})) == ["accepted"]
 
 
 @pytest.mark.parametrize(

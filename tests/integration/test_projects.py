@@ -67,9 +67,9 @@ def test_metadata_are_no_place_for_files(reporting: Connection) -> None:
 
 
 def test_an_address_means_one_project(reporting: Connection) -> None:
-    """A slash can stand in the cloud and in the id, but not to make two projects of one address."""
-    create(reporting, "x/p", cloud="os")
-    with pytest.raises(Refused, match="os/x/p"):
+    """A slash can stand in the id, and not in the cloud: it would make two projects of one address."""
+    assert create(reporting, "x/p", cloud="os").address == "os/x/p"
+    with pytest.raises(InvalidInput, match="cloud 'os/x' holds a slash"):
         create(reporting, "p", cloud="os/x")
     assert audited(reporting, "cloud") == [("test", "cloud.register", "os")]
 

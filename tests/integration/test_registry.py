@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from psycopg.errors import LockNotAvailable
 
 from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.resource_type import ResourceType, definition_hash
@@ -18,6 +19,7 @@ from tally.services.registry import (
     versions_of_type,
 )
 from tally.store.database import Connection, connected
+from tally.store.reporting.projection import lock, resources_after
 from tally.store.reporting.registry import add_definition
 from tests.integration.sending import at, count, current, event, projection, send, statuses
 
@@ -329,6 +331,32 @@ def test_a_new_release_folds_the_resources_of_its_types_again(reporting: Connect
     assert load_builtin_types(reporting) == ["openstack.volume"]
     assert current(reporting)["state"] == "available"
     assert_replayed(reporting)
+
+
+def test_a_change_that_is_broken_off_is_finished_by_whoever_comes_next(
+    reporting: Connection, reporting_url: str
+) -> None:
+    """The version holds, and what it left to do is written down with it: at the next start, or by the same request."""
+    before(reporting)
+    held = resources_after(reporting, ("", "", ""), 10)
+
+    def break_off(effect: str) -> None:
+        with connected(reporting_url) as other, reporting.transaction():
+            lock(reporting, held)
+            other.execute("set lock_timeout = '100ms'")
+            with pytest.raises(LockNotAvailable):
+                change(other, accept="test", lifecycle=lifecycle(b=effect))
+
+    for effect, finish in (
+        ("ignore", load_builtin_types),
+        ("update", lambda session: change(session, lifecycle=lifecycle(b="update"))),
+    ):
+        break_off(effect)
+        stale = projection(reporting)
+        finish(reporting)
+        assert projection(reporting) != stale
+        assert count(reporting, "pending_folds") == 0
+        assert_replayed(reporting)
 
 
 def assert_replayed(reporting: Connection) -> None:

@@ -76,7 +76,7 @@ def lifecycle(
     return JsonAnswer(
         about
         | {
-            "current": None if current is None else about | _current(current),
+            "current": None if current is None else about | _current(current, names_last=found.names_last),
             "lifetimes": [_lifetime(life) for life in found.lifecycle.lifetimes],
             "anomalies": [_anomaly(anomaly) for anomaly in found.lifecycle.anomalies],
         }
@@ -92,15 +92,15 @@ def _resource(row: ResourceRow) -> dict[str, Any]:
     }
 
 
-def _current(projection: Projection) -> dict[str, Any]:
+def _current(projection: Projection, *, names_last: bool) -> dict[str, Any]:
     return {
         "project_id": projection.project_id,
         "state": projection.state,
         "size": projection.size,
         "created_at": instant(projection.created_at),
         "deleted_at": instant(projection.deleted_at),
-        "last_event_id": projection.last_event_id,
-        "last_event_type": projection.last_event_type,
+        "last_event_id": projection.last_event_id if names_last else None,
+        "last_event_type": projection.last_event_type if names_last else None,
         "last_event_at": instant(projection.last_event_at),
     }
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tally.store.database import Connection
 
-_LOCK = 0x7A11_0003  # one writer of credentials at a time: a name is judged over all of them
+_LOCK = 0x7A11_0004  # one writer of credentials at a time: a name is judged over all of them
 _COLUMNS = "id, name, role, kind, platform, cloud, subject, created_at, created_by, expires_at, revoked_at, replaces"
 
 

@@ -67,7 +67,7 @@ class EventRow(NamedTuple):
 
 
 class ResourceRow(NamedTuple):
-    """The current state of a resource; ``size`` is its JSON text."""
+    """The current state of a resource; ``size`` is its JSON text. Its last event is None if it may not be seen."""
 
     cloud: str
     platform: str
@@ -78,8 +78,8 @@ class ResourceRow(NamedTuple):
     size: str
     created_at: datetime | None
     deleted_at: datetime | None
-    last_event_id: str
-    last_event_type: str
+    last_event_id: str | None
+    last_event_type: str | None
     last_event_at: datetime
 
     @property
@@ -107,6 +107,7 @@ _RESOURCES = _List(
     ", ".join(f"t.{name}::text" if name == "size" else f"t.{name}" for name in ResourceRow._fields),
     ("cloud", "resource_type", "resource_id"),
 )
+_OF_LAST_EVENT = ("last_event_id", "last_event_type")
 _STATUS: dict[ResourceStatus, list[str]] = {
     "active": ["t.created_at is not null", "t.deleted_at is null"],
     "deleted": ["t.deleted_at is not null"],
@@ -155,7 +156,32 @@ def resources(
     """Return the next rows of current_resources after a key, in the order of (cloud, resource_type, resource_id)."""
     where = _equal(wanted, "cloud", "project_id", "resource_type", "resource_id", "state") + _STATUS[wanted.status]
     query, values = _page(_RESOURCES, wanted, where, visible, after, limit)
+    if visible is not None:
+        query = _without_events_of_others(query)
+        values |= {"own_clouds": [cloud for cloud, _ in visible], "own_projects": [project for _, project in visible]}
     return [ResourceRow(*row) for row in connection.execute(query.encode(), values, prepare=False)]
+
+
+def _without_events_of_others(query: str) -> str:
+    """Name the last event of a resource only where it is of a visible project: any may send usage or a delete."""
+    columns = ", ".join(
+        f"case when last.seen then page.{name} end" if name in _OF_LAST_EVENT else f"page.{name}"
+        for name in ResourceRow._fields
+    )
+    return f"""
+        select {columns}
+        from ({query}) as page
+        cross join lateral (
+            select exists (
+                select from reporting.events as e
+                where e.cloud = page.cloud and e.resource_type = page.resource_type
+                    and e.resource_id = page.resource_id and e.timestamp = page.last_event_at
+                    and e.event_id = page.last_event_id and (e.cloud, e.project_id) in (
+                        select * from unnest(%(own_clouds)s::text[], %(own_projects)s::text[])
+                    )
+            ) as seen
+        ) as last
+        order by {", ".join(f"page.{name}" for name in _RESOURCES.key)}"""
 
 
 def is_seen(connection: Connection, resource: Resource, projects: Collection[str]) -> bool:

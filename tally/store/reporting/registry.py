@@ -22,6 +22,14 @@ class DefinitionRow(NamedTuple):
     created_at: datetime
 
 
+class PendingFold(NamedTuple):
+    """A version whose resources have still to be folded again."""
+
+    version: int
+    platform: str
+    resource_type: str
+
+
 def version(connection: Connection) -> int:
     """Return the version of the whole registry; 0 if it is empty."""
     row = connection.execute("select coalesce(max(version), 0) from reporting.resource_types").fetchone()
@@ -100,6 +108,32 @@ def add_definition(
         [platform, resource_type, added, write_json(definition), content_hash, origin],
     )
     return added
+
+
+def begin_fold(connection: Connection, version: int) -> None:
+    """Note that resources have to be folded again, in the transaction that adds the version."""
+    connection.execute("insert into reporting.pending_folds (version) values (%s)", [version])
+
+
+def end_fold(connection: Connection, version: int) -> None:
+    """Note that it is done, by whomever."""
+    connection.execute("delete from reporting.pending_folds where version = %s", [version])
+
+
+def pending_folds(connection: Connection, key: tuple[str, str] | None) -> list[PendingFold]:
+    """Return what has to be folded again, of one (platform, resource_type) or of all, the oldest first."""
+    platform, resource_type = key or (None, None)
+    rows = connection.execute(
+        """
+        select p.version, t.platform, t.resource_type
+        from reporting.pending_folds as p
+        inner join reporting.resource_types as t on t.version = p.version
+        where %(platform)s::text is null or (t.platform, t.resource_type) = (%(platform)s, %(type)s)
+        order by p.version
+        """,
+        {"platform": platform, "type": resource_type},
+    ).fetchall()
+    return [PendingFold(*row) for row in rows]
 
 
 def _definition(row: tuple[Any, ...]) -> DefinitionRow:
