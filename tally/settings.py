@@ -57,6 +57,11 @@ SETTINGS = (
     Setting("TALLY_API_PORT", "8080", "Port of the Reporting API"),
     Setting("TALLY_API_WORKERS", "2", "Processes of the Reporting API"),
     Setting("TALLY_API_CONNECTIONS", "8", "Connections that each process of the API opens to a database, at most"),
+    Setting(
+        "TALLY_API_STATEMENT_SECONDS",
+        "120",
+        "How long the API lets a database work on one statement, or wait for a lock; then it answers 503",
+    ),
     Setting("TALLY_API_MAX_BODY_BYTES", "16777216", "Longest body of a request to the API"),
     Setting("TALLY_API_MAX_BATCH_EVENTS", "10000", "Most events in one request"),
     Setting("TALLY_UNHEALTHY_SECONDS", "600", "How long the API may be unhealthy before /healthz fails"),
@@ -94,6 +99,7 @@ class Settings:
     api_port: int = 8080
     api_workers: int = 2
     api_connections: int = 8
+    api_statement_seconds: int = 120
     api_max_body_bytes: int = 16 * 1024 * 1024
     api_max_batch_events: int = 10_000
     unhealthy_after: timedelta = timedelta(seconds=600)
@@ -157,6 +163,7 @@ class Settings:
             "api_port": read("TALLY_API_PORT", lambda text: _count(text, LAST_PORT)),
             "api_workers": read("TALLY_API_WORKERS", lambda text: _count(text, 64, least=1)),
             "api_connections": read("TALLY_API_CONNECTIONS", lambda text: _count(text, 100, least=1)),
+            "api_statement_seconds": read("TALLY_API_STATEMENT_SECONDS", lambda text: _count(text, A_DAY, least=1)),
             "api_max_body_bytes": read("TALLY_API_MAX_BODY_BYTES", lambda text: _count(text, A_GIBIBYTE, least=1024)),
             "api_max_batch_events": read("TALLY_API_MAX_BATCH_EVENTS", lambda text: _count(text, 100_000, least=1)),
             "unhealthy_after": read("TALLY_UNHEALTHY_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),

@@ -54,7 +54,8 @@ def create_app(open_state: Callable[[], AbstractContextManager[State]], *, loopb
     if loopback_only:
         app.add_middleware(LoopbackOnly)
     app.add_middleware(Limited)
-    app.add_middleware(Measured)  # the outermost: it sees what the others refuse
+    app.add_middleware(Measured)  # it sees what the others refuse
+    app.add_middleware(HeadAsGet)
     return app
 
 
@@ -62,6 +63,19 @@ def _routers() -> list[tuple[str, APIRouter]]:
     """Every module of tally.api.routes has one."""
     names = sorted(module.name for module in iter_modules(routes.__path__))
     return [(name, import_module(f"tally.api.routes.{name}").router) for name in names]
+
+
+class HeadAsGet:
+    """Serves HEAD as GET (RFC 9110): every answer to GET has one; the server sends its headers and no content."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
 
 
 class Measured:

@@ -87,7 +87,8 @@ def handle_problems(app: FastAPI) -> None:
 def _methods(request: Request) -> str:
     """All methods of an address; the framework knows only those of one of its routes."""
     item = contract.document()["paths"].get(getattr(request.scope.get("route"), "path_format", ""), ())
-    return ", ".join(method.upper() for method in contract.METHODS if method in item)
+    methods = [method.upper() for method in contract.METHODS if method in item]
+    return ", ".join(["GET", "HEAD", *methods[1:]] if "GET" in methods else methods)
 
 
 def _unavailable(detail: str) -> Problem:
@@ -120,6 +121,7 @@ _TOLD: tuple[tuple[type[Exception], Callable[[Any], Problem]], ...] = (
     (Refused, lambda error: Problem(409, "refused", str(error), reasons=list(error.reasons))),
     (Unavailable, lambda error: _unavailable(str(error))),
     (PoolTimeout, lambda _: _unavailable("no connection to the database is free; try again")),
+    (psycopg.errors.QueryCanceled, lambda _: _unavailable("the database took too long; ask for less, or try again")),
     (psycopg.OperationalError, lambda _: _unavailable("the database does not answer; try again")),
     (psycopg.errors.ReadOnlySqlTransaction, lambda _: _unavailable("the database takes no writes now; try again")),
     (psycopg.InterfaceError, lambda _: _unavailable("the database does not answer; try again")),

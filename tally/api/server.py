@@ -24,7 +24,7 @@ def serve(
 
     Raises:
         InvalidInput: if the address cannot be used.
-        Unavailable: if the processes do not start, with the reason.
+        Unavailable: if the processes do not start, with the reason; if an embedded PostgreSQL ends by itself.
     """
     if development and not is_loopback(host):
         raise InvalidInput(f"without authentication the API serves this machine only: {host} is not 127.0.0.1 or ::1")
@@ -35,7 +35,7 @@ def serve(
     ):
         environment = _environment(settings, databases, folder, development=development)
         Workers(listener, settings.api_workers, environment, say).run(
-            lambda: _announce(_url(listener), say, development=development)
+            lambda: _announce(_url(listener), say, development=development), databases.check
         )
 
 

@@ -54,8 +54,8 @@ def open_state(
     """Open the connections, and watch the health, for a block."""
     health = Health(databases.reporting_url, adapters, settings.unhealthy_after)
     with (
-        pool(databases.reporting_url, settings.api_connections) as reporting,
-        pool(databases.metering_url, settings.api_connections) as metering,
+        pool(databases.reporting_url, settings.api_connections, settings.api_statement_seconds) as reporting,
+        pool(databases.metering_url, settings.api_connections, settings.api_statement_seconds) as metering,
         health.watching(),
     ):
         yield State(

@@ -22,6 +22,7 @@ DEVELOPMENT = "TALLY_API_DEVELOPMENT"  # set to 1 for processes that serve witho
 READY = "ready"
 SHUTDOWN_SECONDS = 20  # for requests that are being answered
 _RESTART_SECONDS = 1  # the shortest life of a worker that is replaced at once
+_CHECK_SECONDS = 1
 _PATIENCE = 5  # seconds beyond SHUTDOWN_SECONDS before a worker is killed
 
 Process = subprocess.Popen[str]
@@ -48,8 +49,10 @@ class Workers:
         self._started: dict[Process, float] = {}
         self._ready: set[Process] = set()
 
-    def run(self, when_ready: Callable[[], None]) -> None:
+    def run(self, when_ready: Callable[[], None], check: Callable[[], None]) -> None:
         """Keep the processes running until an exception, such as that of a signal, ends it; then stop them.
+
+        ``check`` is called every second or so; what it raises ends it, too.
 
         Raises:
             Unavailable: if the first ones cannot start, with what they say.
@@ -59,8 +62,9 @@ class Workers:
             for _ in range(self._count):
                 self._start()
             while True:
-                for key, _ in self._selector.select():
+                for key, _ in self._selector.select(_CHECK_SECONDS):
                     self._hear(key.data, starting=not told)
+                check()
                 if not told and len(self._ready) == self._count:
                     told = True
                     when_ready()

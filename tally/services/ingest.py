@@ -203,10 +203,8 @@ class Ingest:
             event = element.event()
         except InvalidEvent as error:
             return self._unreadable(_no_event(element, error))
-        if self._scope is not None and (event.platform, event.cloud) != self._scope:
-            return _foreign(event.platform, event.cloud, event.event_id, self._scope)
-        if self._scope is not None and event.synthetic:
-            return _forged(event)
+        if self._scope is not None and (forbidden := _forbidden(event, self._scope)):
+            return forbidden
         new = _new(event)
         try:
             transition = self._check(event, latest)
@@ -412,8 +410,15 @@ def _foreign(platform: str, cloud: str, event_id: str, scope: Scope) -> _Forbidd
     return _Forbidden(installation, _claimed(event_id), _one_line(detail))
 
 
-def _forged(event: Event) -> _Forbidden:
-    """What Tally concludes gives way to what collectors tell (rule 9): a collector that says it would give way, too."""
+def _forbidden(event: Event, scope: Scope) -> _Forbidden | None:
+    """Say why a collector may not send an event.
+
+    What Tally concludes gives way to what collectors tell (rule 9): a collector that says it would give way, too.
+    """
+    if (event.platform, event.cloud) != scope:
+        return _foreign(event.platform, event.cloud, event.event_id, scope)
+    if not event.synthetic:
+        return None
     detail = "source 'reconciliation' is what Tally concludes from a listing; a collector sends 'collector', or nothing"
     return _Forbidden(f"{event.platform}/{event.cloud}", event.event_id, detail, synthetic=True)
 

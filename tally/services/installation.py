@@ -3,7 +3,7 @@
 Each command that needs them enters ``running``. What is done with the databases does not belong here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +23,20 @@ from tally.store.migrate import migrate
 REPORTING, METERING, DAGSTER = "tally_reporting", "tally_metering", "tally_dagster"
 
 
+def _lasting() -> None:
+    """Servers that are named by URL look after themselves."""
+
+
 class Databases(NamedTuple):
-    """URLs of the databases. They may hold passwords: never print them."""
+    """URLs of the databases. They may hold passwords: never print them.
+
+    ``check`` is for who serves for long: it raises Unavailable once an embedded server has ended by itself.
+    """
 
     reporting_url: str
     metering_url: str
     dagster_url: str
+    check: Callable[[], None] = _lasting
 
 
 class Prepared(NamedTuple):
@@ -57,17 +65,19 @@ def running(settings: Settings) -> Iterator[Databases]:
 def serving(settings: Settings) -> Iterator[Databases]:
     """Databases for a block, created but as they are."""
     urls = settings.reporting_url, settings.metering_url, settings.dagster_url
+    check = _lasting
     with ExitStack() as stack:
         if not all(urls):
             server = stack.enter_context(embedded_server(settings.home))
             missing = [name for name, url in zip((REPORTING, METERING, DAGSTER), urls, strict=True) if not url]
             _create(server, missing)
+            check = server.check
             urls = (
                 urls[0] or server.url(REPORTING),
                 urls[1] or server.url(METERING),
                 urls[2] or server.url(DAGSTER),
             )
-        yield Databases(*urls)
+        yield Databases(*urls, check)
 
 
 def prepare(databases: Databases, prices: Path | None = None) -> Prepared:

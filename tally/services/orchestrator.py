@@ -134,6 +134,7 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
         say(f"Logs      {logs}")
         say("Ctrl-C stops everything.")
         while True:
+            databases.check()  # first: without it the others end, too
             _refuse_ended(processes, logs)
             time.sleep(WATCH_SECONDS)
 

@@ -55,15 +55,17 @@ def connected(url: str, **options: Any) -> Iterator[Connection]:
 
 
 @contextmanager
-def pool(url: str, size: int) -> Iterator[ConnectionPool[Connection]]:
+def pool(url: str, size: int, statement_seconds: int) -> Iterator[ConnectionPool[Connection]]:
     """Open a pool of up to ``size`` connections for a block, for threads that each take one at a time.
+
+    The server breaks a statement off that takes longer than ``statement_seconds``, waiting for locks included.
 
     A connection is tried before it is handed out, so that one that a restarted server has lost is replaced; while no
     server answers, taking one raises psycopg_pool.PoolTimeout after a few seconds.
     """
     with ConnectionPool(
         url,
-        kwargs={"autocommit": True, "options": _SESSION},
+        kwargs={"autocommit": True, "options": f"{_SESSION} -c statement_timeout={statement_seconds}s"},
         connection_class=Connection,
         configure=_configure,
         check=ConnectionPool.check_connection,

@@ -112,6 +112,20 @@ class EmbeddedServer:
             finally:
                 os.close(users)
 
+    def check(self) -> None:
+        """Find out whether the server that was joined still runs.
+
+        Raises:
+            Unavailable: if it has ended, though nobody has stopped it.
+        """
+        self._bury()
+        with suppress(Unavailable):
+            if _is_postmaster(_PidFile.read(self._data).pid, self._data):
+                return
+        raise Unavailable(
+            f"the embedded PostgreSQL in {self._place} has ended: {_log_end(self._place)}; start this command again"
+        )
+
     def url(self, database: str) -> str:
         """URL of a database on the running server, for libpq and, with a driver named, for SQLAlchemy.
 
@@ -186,7 +200,13 @@ class EmbeddedServer:
                 _wait_for_end(postmaster.pid, self._data, self._postmaster)
             if postmaster.socket.parent != self._place:
                 shutil.rmtree(postmaster.socket, ignore_errors=True)
+        self._bury()
         self._postmaster = None
+
+    def _bury(self) -> None:
+        """A child that has died is a zombie until it is asked for its end."""
+        if self._postmaster is not None:
+            self._postmaster.poll()
 
 
 @contextmanager

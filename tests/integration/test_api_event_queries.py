@@ -115,7 +115,9 @@ def test_an_event_is_shown_as_it_was_sent(callers: Mapping[str, Client]) -> None
     assert shown == sent | {"source": "collector"}
 
 
-def test_decimals_come_back_as_they_were_sent(reporting: Connection, reporting_url: str, idle_metering_url: str) -> None:
+def test_decimals_come_back_as_they_were_sent(
+    reporting: Connection, reporting_url: str, idle_metering_url: str
+) -> None:
     """No digit is lost on the way."""
     body = raw(event("e", "01T00:00:00", CREATE)).replace(b"{}", b'{"note": 0.12345678901234567890123456789}')
     assert [outcome.status for outcome in send(reporting, body)] == ["accepted"]

@@ -65,10 +65,10 @@ def test_nobody_is_sent_to_another_address(api: Client, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "methods"),
     [
-        (EVENTS, "GET, POST"),
+        (EVENTS, "GET, HEAD, POST"),
         ("/api/v1/clouds/a/b", "PUT"),
-        ("/api/v1/resource-types/a/b", "GET, PUT"),
-        ("/healthz", "GET"),
+        ("/api/v1/resource-types/a/b", "GET, HEAD, PUT"),
+        ("/healthz", "GET, HEAD"),
     ],
 )
 def test_a_method_that_an_address_does_not_take_is_told_which_it_takes(api: Client, path: str, methods: str) -> None:
@@ -77,6 +77,28 @@ def test_a_method_that_an_address_does_not_take_is_told_which_it_takes(api: Clie
         answer = plain(api, method, path)
         assert (answer.status_code, answer.headers["Allow"]) == (405, methods)
         assert answer.json()["type"] == "urn:tally:problem:method-not-allowed"
+
+
+def test_head_is_get_without_the_content(api: Client) -> None:
+    """RFC 9110: whatever can be read can be asked for its headers, and whatever cannot says which methods it takes."""
+    for path in (EVENTS, "/healthz", "/metrics", "/docs", f"{EVENTS}?limit=0", "/api/v1/resources/a/b/c/lifecycle"):
+        read, asked = plain(api, "GET", path), plain(api, "HEAD", path)
+        assert (asked.status_code, asked.headers["Content-Type"]) == (read.status_code, read.headers["Content-Type"])
+        assert asked.content == b""
+        assert int(asked.headers["Content-Length"]) > 0
+    refused = plain(api, "HEAD", "/internal/sync/os-prod-eu1")
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "POST")
+
+
+def test_a_statement_that_takes_too_long_is_broken_off(
+    reporting: Connection, reporting_url: str, idle_metering_url: str
+) -> None:
+    """503, after a time that is a setting: its connection is for others."""
+    with live_api(reporting_url, idle_metering_url, api_statement_seconds=1) as client, reporting.transaction():
+        reporting.execute("lock table reporting.clouds in access exclusive mode")
+        answer = client.get("/api/v1/clouds")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:tally:problem:unavailable")
+    assert "took too long" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("number", ["9" * 200, "9" * 100_000, "-" + "9" * 5000, "1e999999999", "1e-999999999"])

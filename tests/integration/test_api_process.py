@@ -95,7 +95,7 @@ def test_processes_that_are_killed_come_back_and_their_counts_stay(served: Api) 
 
 
 def test_when_it_is_killed_its_processes_end_and_another_can_begin(home: Path) -> None:
-    """Nobody keeps the port or the embedded server, and what was stored is there."""
+    """Nobody keeps the port or the embedded server, and what was stored is there. It ends with its embedded server."""
     with api_process(home, {}, api_workers=2) as killed:
         killed.client.post(EVENTS, volume("e-1", "01T00:00:00", CREATE, 1))
         workers = killed.workers()
@@ -106,7 +106,15 @@ def test_when_it_is_killed_its_processes_end_and_another_can_begin(home: Path) -
         with api_process(home, {}, port=port, api_workers=1) as again:
             again_sent = again.client.post(EVENTS, volume("e-1", "01T00:00:00", CREATE, 1))
             assert again_sent.json()["status"] == "deduplicated"
-            assert again.stop(signal.SIGTERM) == 143
+            workers = again.workers()
+            postmaster = int((home / "postgres/data/postmaster.pid").read_text(encoding="utf-8").splitlines()[0])
+            os.kill(postmaster, signal.SIGKILL)
+            assert again.process.wait(PATIENCE_SECONDS) == 1
+            assert not any(map(runs, workers))
+            assert again.process.stderr is not None
+            last = again.process.stderr.read().splitlines()[-1]
+            assert last.startswith("tally: the embedded PostgreSQL in ")
+            assert last.endswith("; start this command again")
 
 
 def test_a_taken_port_is_told_in_one_line(home: Path, urls: Urls) -> None:

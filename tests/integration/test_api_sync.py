@@ -77,7 +77,9 @@ def test_what_a_platform_fails_to_answer_is_told(
     assert current(with_volume)["deleted_at"] is None
 
 
-def test_too_many_deletions_wait_for_an_operator(reporting: Connection, reporting_url: str, idle_metering_url: str) -> None:
+def test_too_many_deletions_wait_for_an_operator(
+    reporting: Connection, reporting_url: str, idle_metering_url: str
+) -> None:
     """The share is a setting; the answer says how many were held back."""
     send(reporting, *(volume(str(no), "01T00:00:00", CREATE, 10, resource_id=f"v-{no}") for no in range(20)))
     with syncing(reporting_url, idle_metering_url, volumes(), sync_max_deleted_percent=50) as api:

@@ -49,6 +49,11 @@ def postmaster(home: Path) -> int:
     return int((home / "postgres/data/postmaster.pid").read_text().splitlines()[0])
 
 
+def check_again_and_again(server: EmbeddedServer) -> None:
+    while True:
+        server.check()
+
+
 @pytest.fixture
 def stopped(home: Path) -> Path:
     """A home whose server has been made and stopped."""
@@ -112,17 +117,21 @@ def test_a_killed_command_leaves_a_server_for_the_next(home: Path) -> None:
 
 
 def test_a_killed_server_is_started_again(home: Path) -> None:
-    """After kill -9 of the server its stale files do not stand in the way."""
+    """After kill -9 of the server its user is told, its stale files do not stand in the way, and no zombie stays."""
     crashed = EmbeddedServer(home, durable=False)
     crashed.start()
-    os.kill(postmaster(home), signal.SIGKILL)
-    crashed._postmaster.wait()  # type: ignore[union-attr]
+    crashed.check()
+    killed = postmaster(home)
+    os.kill(killed, signal.SIGKILL)
+    with pytest.raises(Unavailable, match=r"has ended: .*; start this command again"):
+        check_again_and_again(crashed)
     successor = EmbeddedServer(home, durable=False)
     assert successor.start()
     assert answers(successor)
     successor.stop()
     crashed.stop()
     assert not answers(successor)
+    assert not Path(f"/proc/{killed}").exists()
 
 
 def test_a_reused_process_number_is_not_taken_for_the_server(stopped: Path) -> None:

@@ -41,19 +41,25 @@ def test_it_is_said_once_all_are_ready(listener: socket.socket) -> None:
     """Not after the first one."""
     served = workers(listener, SERVING, 2)
     with pytest.raises(Enough):
-        served.run(enough)
+        served.run(enough, lambda: None)
 
 
 def test_what_cannot_start_ends_everything_with_its_own_words(listener: socket.socket) -> None:
     """One line, and no other process is left."""
     with pytest.raises(Unavailable, match=r"^there is no database$"):
-        workers(listener, REFUSING, 2).run(enough)
+        workers(listener, REFUSING, 2).run(enough, lambda: None)
+
+
+def test_what_is_needed_and_ends_ends_everything(listener: socket.socket) -> None:
+    """It is looked after while nothing happens."""
+    with pytest.raises(Enough):
+        workers(listener, SERVING, 1).run(lambda: None, enough)
 
 
 def test_what_dies_before_it_could_serve_ends_everything(listener: socket.socket) -> None:
     """It would do so again and again."""
     with pytest.raises(Unavailable, match="ended with status 7 before it could serve"):
-        workers(listener, BROKEN, 2).run(enough)
+        workers(listener, BROKEN, 2).run(enough, lambda: None)
 
 
 def test_one_that_dies_is_replaced(listener: socket.socket) -> None:
@@ -67,7 +73,7 @@ def test_one_that_dies_is_replaced(listener: socket.socket) -> None:
 
     begin = time.monotonic()
     with pytest.raises(Enough):
-        workers(listener, DYING, 1, say).run(lambda: None)
+        workers(listener, DYING, 1, say).run(lambda: None, lambda: None)
     assert all("ended with status 0; another takes its place" in line for line in said)
     assert time.monotonic() - begin >= 1
 
@@ -77,4 +83,4 @@ def test_one_that_does_not_listen_is_killed(listener: socket.socket, monkeypatch
     monkeypatch.setattr("tally.api.workers.SHUTDOWN_SECONDS", 0)
     monkeypatch.setattr("tally.api.workers._PATIENCE", 0)
     with pytest.raises(Enough):
-        workers(listener, DEAF, 1).run(enough)
+        workers(listener, DEAF, 1).run(enough, lambda: None)
