@@ -118,10 +118,10 @@ class EmbeddedServer:
         Raises:
             Unavailable: if it has ended, though nobody has stopped it.
         """
-        self._bury()
         with suppress(Unavailable):
             if _is_postmaster(_PidFile.read(self._data).pid, self._data):
                 return
+        self._bury()
         raise Unavailable(
             f"the embedded PostgreSQL in {self._place} has ended: {_log_end(self._place)}; start this command again"
         )
@@ -204,9 +204,10 @@ class EmbeddedServer:
         self._postmaster = None
 
     def _bury(self) -> None:
-        """A child that has died is a zombie until it is asked for its end."""
+        """Wait for the end of a child that ends: until then it is a zombie, which PostgreSQL takes for a server."""
         if self._postmaster is not None:
-            self._postmaster.poll()
+            with suppress(subprocess.TimeoutExpired):
+                self._postmaster.wait(STOP_SECONDS)
 
 
 @contextmanager
