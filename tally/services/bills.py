@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby, islice
+from operator import attrgetter
 from uuid import UUID, uuid5
 
-from pricing.bill import ProjectRef, RelatedProject, UsageWithRates, build_bill, to_json
+from pricing.bill import ProjectRef, RelatedProject, build_bill
+from pricing.line_items import Forms
 from pricing.model import PriceVersion
-from pricing.rating import Rate
 from tally.domain.completeness import Found
 from tally.domain.errors import NotFound
 from tally.domain.graph import Forest, Relation, attribute, relations_of_period
@@ -57,7 +58,7 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     terms = terms_of(projects, relations, forest, used)
 
     def bills_of(billed: Collection[Project] | None) -> Iterator[BillRow]:
-        return _bills(store.records(metering, run.id, billed), run, projects, version, terms)
+        return _bills(store.records(metering, run.id, version.currency, billed), run, projects, version, terms)
 
     with metering.transaction():
         store.delete_bills(metering, run.id)
@@ -105,7 +106,7 @@ def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
     projects, relations = _projects(metering, run), _relations(metering, run)
     used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
     terms = terms_of(projects, relations, attribute(projects.keys(), relations), used)
-    yield from _bills(store.records(metering, run.id), run, projects, version, terms)
+    yield from _bills(store.records(metering, run.id, version.currency), run, projects, version, terms)
 
 
 def _projects(metering: Connection, run: Run) -> dict[UUID, ProjectRow]:
@@ -161,42 +162,19 @@ def _bills(
     rows: Iterator[RecordRow], run: Run, projects: dict[UUID, ProjectRow], version: PriceVersion, terms: Terms
 ) -> Iterator[BillRow]:
     platforms = {(p.cloud, p.external_id): p.platform for p in projects.values()}
-    for (cloud, external_id), billed in groupby(rows, key=lambda row: (row.billed_cloud, row.billed_project_id)):
-        project = ProjectRef(cloud, external_id, platforms[cloud, external_id])
-        own, related = _split(list(billed), project, version)
-        agreed = terms.of((cloud, external_id))
-        bill = build_bill(run.period_from, run.period_to, project, own, related, version, agreed)
-        document = to_json(bill.document)
+    forms = Forms(version)
+    for billed, records in groupby(rows, key=attrgetter("billed_cloud", "billed_project_id")):
+        parts = {key: list(part) for key, part in groupby(records, key=attrgetter("cloud", "project_id"))}
+        own, related = parts.pop(billed, []), [_related(part) for part in parts.values()]
+        project = ProjectRef(*billed, platforms[billed])
+        bill = build_bill(run.period_from, run.period_to, project, own, related, forms, terms.of(billed))
         yield BillRow(
-            cloud, external_id, project.platform, bill.total, version.currency, document,
-            hashlib.sha256(document.encode()).hexdigest(),
-            adjustments=tuple(rows_of(cloud, external_id, bill.adjustments, version.currency)),
+            *billed, project.platform, bill.total, version.currency, bill.document,
+            hashlib.sha256(bill.document.encode()).hexdigest(),
+            adjustments=tuple(rows_of(*billed, bill.adjustments, version.currency)),
         )
 
 
-def _split(
-    rows: Sequence[RecordRow], project: ProjectRef, version: PriceVersion
-) -> tuple[list[UsageWithRates], list[RelatedProject]]:
-    own: list[UsageWithRates] = []
-    related: list[RelatedProject] = []
-    for (cloud, external_id), group in groupby(rows, key=lambda row: (row.cloud, row.project_id)):
-        part = list(group)
-        records = [_record(row, version.currency) for row in part]
-        if (cloud, external_id) == (project.cloud, project.external_id):
-            own = records
-        else:
-            other = ProjectRef(cloud, external_id, part[0].platform)
-            related.append(RelatedProject(part[0].relation_type or "", other, records))
-    return own, related
-
-
-def _record(row: RecordRow, currency: str) -> UsageWithRates:
-    columns = zip(
-        row.dimensions, row.quantities, row.prices, row.state_modifiers, row.type_modifiers, row.amounts,
-        row.amounts_exact, strict=True,
-    )
-    rates = [
-        Rate(dimension, quantity, price, state_modifier, type_modifier, amount, amount_exact, currency)
-        for dimension, quantity, price, state_modifier, type_modifier, amount, amount_exact in columns
-    ]
-    return UsageWithRates(row.resource_type, row.resource_id, row.state, row.from_ts, row.to_ts, row.usage, rates)
+def _related(records: Sequence[RecordRow]) -> RelatedProject:
+    first = records[0]
+    return RelatedProject(first.relation_type or "", ProjectRef(first.cloud, first.project_id, first.platform), records)

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -43,9 +42,8 @@ class AttributionRow(NamedTuple):
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRow:
-    """One usage record with its costs as parallel arrays, one element per dimension."""
+class RecordRow(NamedTuple):
+    """One usage record with its costs, in the words of pricing.line_items.UsageCosts, and where it is billed."""
 
     billed_cloud: str
     billed_project_id: str
@@ -56,16 +54,16 @@ class RecordRow:
     resource_type: str
     resource_id: str
     state: str
-    from_ts: datetime
-    to_ts: datetime
-    usage: dict[str, Any]
-    dimensions: list[str]
-    quantities: list[Decimal]
-    prices: list[Decimal]
-    state_modifiers: list[Decimal]
-    type_modifiers: list[Decimal]
-    amounts: list[Decimal]
-    amounts_exact: list[Decimal]
+    from_us: int
+    to_us: int
+    names: list[str | None]
+    dimensions: list[str] | None
+    quantities: str
+    amounts: str
+    cents: int
+    state_modifier: str
+    type_modifier: str
+    in_currency: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,59 +159,67 @@ def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[Att
     connection.execute("analyze ledger.attributions")
 
 
-def records(connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None) -> Iterator[RecordRow]:
+def records(
+    connection: Connection, run_id: UUID, currency: str, billed: Iterable[Project] | None = None
+) -> Iterator[RecordRow]:
     """Stream the usage records that count as of a run with their costs, bill by bill; needs a transaction.
 
-    ``billed`` asks for the bills of some projects only.
+    ``billed`` asks for the bills of some projects only; ``currency`` is what all of them must be rated in.
     """
-    query = f"""
-        select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, a.relation_type, u.platform,
-            u.resource_type, u.resource_id, u.state, u.from_ts, u.to_ts, u.usage,
-            coalesce(r.dimensions, '{{}}') as dimensions, coalesce(r.quantities, '{{}}') as quantities,
-            coalesce(r.prices, '{{}}') as prices, coalesce(r.state_modifiers, '{{}}') as state_modifiers,
-            coalesce(r.type_modifiers, '{{}}') as type_modifiers, coalesce(r.amounts, '{{}}') as amounts,
-            coalesce(r.amounts_exact, '{{}}') as amounts_exact
-        from {effective.USAGE} as u
-        inner join {effective.ATTRIBUTIONS} as a on a.cloud = u.cloud and a.project_id = u.project_id
-        left join (
-            select cloud, resource_type, resource_id, usage_record_id,
-                array_agg(dimension) as dimensions, array_agg(quantity) as quantities, array_agg(price) as prices,
-                array_agg(state_modifier) as state_modifiers, array_agg(type_modifier) as type_modifiers,
-                array_agg(amount) as amounts, array_agg(amount_exact) as amounts_exact
-            from {effective.RATED} as rated
-            group by cloud, resource_type, resource_id, usage_record_id
-        ) as r
-            on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
-            and r.usage_record_id = u.id
-        where %(clouds)s::text[] is null
-            or (a.billed_cloud, a.billed_project_id) in (
-                select cloud, project_id
-                from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-            )
-        order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
-            u.resource_type, u.resource_id, u.from_ts"""
     # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
     connection.execute("set local cursor_tuple_fraction = 1")
-    with connection.cursor("records", row_factory=class_row(RecordRow)) as cursor:
+    with connection.cursor("records", row_factory=lambda _: RecordRow._make) as cursor:
         cursor.itersize = _BATCH
-        asked = {"members": members(connection, run_id), **_columns(billed)}
-        yield from cursor.execute(query.encode(), asked)
+        asked = {"members": members(connection, run_id), "currency": currency, **_columns(billed)}
+        yield from cursor.execute(_RECORDS.encode(), asked)
+
+
+# The numbers of a document are written here: it shows them as they are. All gauges of a record have the same modifiers,
+# and counters have 1: of several, the one that differs from 1 is that of the gauges.
+_RECORDS = f"""
+    with costs as (
+        select cloud, resource_type, resource_id, usage_record_id, array_agg(dimension) as dimensions,
+            string_agg(trim_scale(quantity)::text, ' ') as quantities, string_agg(amount::text, ' ') as amounts,
+            (sum(amount) * 100)::bigint as cents, bool_and(currency = %(currency)s) as in_currency,
+            trim_scale(case when min(state_modifier) < 1 then min(state_modifier) else max(state_modifier) end)::text
+            as state_modifier,
+            trim_scale(case when min(type_modifier) < 1 then min(type_modifier) else max(type_modifier) end)::text
+            as type_modifier
+        from {effective.RATED} as rated
+        group by cloud, resource_type, resource_id, usage_record_id
+    )
+
+    select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, a.relation_type, u.platform,
+        u.resource_type, u.resource_id, u.state, (extract(epoch from u.from_ts) * 1000000)::bigint as from_us,
+        (extract(epoch from u.to_ts) * 1000000)::bigint as to_us,
+        array[u.usage ->> 'flavor', u.usage ->> 'server_type', u.usage ->> 'machine_type', u.usage ->> 'type'] as names,
+        costs.dimensions, costs.quantities, costs.amounts, costs.cents, costs.state_modifier, costs.type_modifier,
+        costs.in_currency
+    from {effective.USAGE} as u
+    inner join {effective.ATTRIBUTIONS} as a on a.cloud = u.cloud and a.project_id = u.project_id
+    left join costs
+        on costs.cloud = u.cloud and costs.resource_type = u.resource_type and costs.resource_id = u.resource_id
+        and costs.usage_record_id = u.id
+    where %(clouds)s::text[] is null
+        or (a.billed_cloud, a.billed_project_id) in (
+            select cloud, project_id
+            from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
+        )
+    order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
+        u.resource_type, u.resource_id, u.from_ts"""
 
 
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
     """Write bills of a run, with their adjustments."""
-    connection.cursor().executemany(
-        """insert into ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash,
-               reverses_run_id, sign)
-           values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
-        [
-            (
-                run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document, b.document_hash,
-                b.reverses_run_id, 1 if b.reverses_run_id is None else -1,
+    with connection.cursor().copy(
+        """copy ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash,
+               reverses_run_id, sign) from stdin"""
+    ) as copy:
+        for b in bills:
+            reverses = b.reverses_run_id, 1 if b.reverses_run_id is None else -1
+            copy.write_row(
+                (run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document, b.document_hash, *reverses)
             )
-            for b in bills
-        ],
-    )
     insert_adjustments(connection, run_id, [row for bill in bills for row in bill.adjustments])
 
 
