@@ -42,6 +42,11 @@ SETTINGS = (
     Setting("TALLY_GRACE_HOURS", "72", "Hours after the end of a period before it can be finalized"),
     Setting("TALLY_CLOCK_SKEW_SECONDS", "300", "How far in the future an event may be stamped"),
     Setting("TALLY_PRICES", "", "Folder of price versions of your own, loaded beside those that ship; empty: none"),
+    Setting("TALLY_PROVIDER_NAME", "", "Who provides the services: named on the pages of bills, and needed for FOCUS "
+            "exports"),
+    Setting("TALLY_PUBLISHER_NAME", "", "Who produces them, in FOCUS exports; empty: the provider"),
+    Setting("TALLY_INVOICE_ISSUER_NAME", "", "Who issues the invoices: on the pages of bills and in FOCUS exports; "
+            "empty: the provider"),
     Setting("TALLY_WEB_PORT", "3000", "Port of the Dagster webserver on the loopback interface"),
     Setting("TALLY_OIDC_ISSUER", "", "URL of the OIDC issuer whose JWTs the API takes, as in their claim iss; "
             "empty: none"),
@@ -120,6 +125,9 @@ class Settings:
     counter_max_gap: timedelta = timedelta(hours=1)
     completeness_policy: Path | None = None
     delivery_targets: Path | None = None
+    provider_name: str = ""
+    publisher_name: str = ""
+    invoice_issuer_name: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -151,6 +159,9 @@ class Settings:
             "grace": read("TALLY_GRACE_HOURS", lambda text: timedelta(hours=_count(text, HOURS_IN_TEN_YEARS))),
             "clock_skew": read("TALLY_CLOCK_SKEW_SECONDS", lambda text: timedelta(seconds=_count(text, A_DAY))),
             "prices": read("TALLY_PRICES", _path),
+            "provider_name": read("TALLY_PROVIDER_NAME", _display_name),
+            "publisher_name": read("TALLY_PUBLISHER_NAME", _display_name),
+            "invoice_issuer_name": read("TALLY_INVOICE_ISSUER_NAME", _display_name),
             "web_port": read("TALLY_WEB_PORT", lambda text: _count(text, LAST_PORT)),
             "oidc_issuer": read("TALLY_OIDC_ISSUER", _web_url),
             "oidc_audience": read("TALLY_OIDC_AUDIENCE", str),
@@ -191,6 +202,7 @@ HOURS_IN_TEN_YEARS = 87_600
 A_DAY = 86_400  # in seconds
 LAST_PORT = 65_535
 A_GIBIBYTE = 2**30
+LONGEST_DISPLAY_NAME = 200
 MOST_GAP = 40 * A_DAY  # a sample a month is the least that can be metered
 
 # With a symmetric algorithm, or none, whoever knows the public key could sign.
@@ -271,6 +283,12 @@ def _metrics_url(text: str) -> str:
 
 def _path(text: str) -> Path | None:
     return Path(text).expanduser().absolute() if text else None
+
+
+def _display_name(text: str) -> str:
+    if len(text) > LONGEST_DISPLAY_NAME or not text.isprintable() or text != text.strip():
+        raise ValueError(f"not a name of at most {LONGEST_DISPLAY_NAME} printable characters")
+    return text
 
 
 def _corrections(text: str) -> str:

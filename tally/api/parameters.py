@@ -46,6 +46,7 @@ _Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 64}),
 ]
 
+Name = Annotated[_Name, Query(min_length=1, max_length=512)]
 NameFilter = Annotated[_Name | None, Query(min_length=1, max_length=512)]
 NameInPath = Annotated[_Name, Path(min_length=1, max_length=512)]
 IdInPath = Annotated[UUID, Path()]

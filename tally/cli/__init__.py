@@ -9,6 +9,7 @@ from tally.cli import (
     clouds,
     credentials,
     deliveries,
+    exports,
     ingest,
     installation,
     kickbacks,
@@ -23,6 +24,7 @@ __all__ = ["app", "main"]
 
 # In the order of the help.
 for part in (
-    ingest, months, bills, kickbacks, deliveries, pricing, installation, projects, clouds, credentials, rejected
+    ingest, months, bills, exports, kickbacks, deliveries, pricing, installation, projects, clouds, credentials,
+    rejected,
 ):
     app.add_typer(part.commands)

@@ -1,9 +1,14 @@
-"""Bill documents as files: TALLY_HOME/bills/<period>/<cloud>/<project>.json, byte for byte as the ledger holds them."""
+"""Documents as files: <folder>/<cloud>/<project><suffix>, each whole or not there, whatever a project is called.
+
+What stands in a document belongs to pricing; which documents there are, to the use cases.
+"""
 
 import fcntl
 import hashlib
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,27 +19,46 @@ _LONGEST_NAME = 150  # of 255 bytes that file systems take
 
 def write_documents(bills: Sequence[BillRow], folder: Path) -> list[Path]:
     """Write the document of each bill and return the paths in the same order; what the folder held before is gone."""
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two commands that write the same month take turns
-        return _write(bills, folder)
-
-
-def _write(bills: Sequence[BillRow], folder: Path) -> list[Path]:
-    draft = folder.with_name(folder.name + ".new")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(mode=0o700)
-    names = [Path(_name(bill.cloud), _name(bill.project_id) + ".json") for bill in bills]
-    for bill, name in zip(bills, names, strict=True):
-        path = draft / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(bill.document, encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
+    names = [path_of(bill.cloud, bill.project_id, ".json") for bill in bills]
+    with replacing(folder) as draft:
+        for bill, name in zip(bills, names, strict=True):
+            path = draft / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(bill.document, encoding="utf-8")
     return [folder / name for name in names]
 
 
-def _name(text: str) -> str:
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Give an empty folder that takes the place of ``folder`` at the end; after a failure the former one stays."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _turn(folder.parent):
+        draft = folder.with_name(folder.name + ".new")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o700)
+        yield draft
+        shutil.rmtree(folder, ignore_errors=True)
+        draft.rename(folder)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Give the path of a file that takes the place of ``path`` at the end; the folder's other files stay."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{os.getpid()}.new")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def path_of(cloud: str, project_id: str, suffix: str) -> Path:
+    """Return the place of a project's document below a folder: different for each project, whatever its name."""
+    return Path(file_name(cloud), file_name(project_id) + suffix)
+
+
+def file_name(text: str) -> str:
     """Name a file after any text: never a way out of the folder, never too long, never the same for two texts."""
     name = quote(text, safe=" @+=,")
     if name.strip(".") == "":
@@ -42,3 +66,11 @@ def _name(text: str) -> str:
     if len(name) <= _LONGEST_NAME:
         return name
     return name[:_LONGEST_NAME] + "~" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Let two commands that write the same month take turns."""
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

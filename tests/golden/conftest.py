@@ -12,6 +12,7 @@ from tally.settings import Settings
 from tally.store.database import connected
 from tests.conftest import fresh_database, temporary_home
 from tests.golden.closed_month import ClosedMonth, read_closed_month
+from tests.golden.handed_month import HandedMonth, handed_month
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -34,3 +35,12 @@ def closed_month(server_url: str, reporting_template: str, metering_template: st
         run_job(settings, databases, "close_month", PERIOD, actor="test", say=progress.append)
         with connected(metering_url) as metering:
             yield read_closed_month(metering, PERIOD)
+
+
+@pytest.fixture(scope="module")
+def handed(
+    server_url: str, reporting_template: str, metering_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HandedMonth]:
+    """The month of handed_month.py, with everything that is handed on of it."""
+    with handed_month(server_url, reporting_template, metering_template, tmp_path_factory.mktemp("handed")) as month:
+        yield month

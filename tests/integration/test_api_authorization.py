@@ -72,6 +72,8 @@ listRelated           foreign     401     403   403       200       200       40
 listBills             own         401     403   403       200       200       200
 listBills             foreign     401     403   403       200       200       403
 listKickbacks         -           401     403   403       200       200       403
+getBillDocument       own         401     403   403       200       200       200
+getBillDocument       foreign     401     403   403       200       200       403
 listUsageRecords      own         401     403   403       200       200       200
 listUsageRecords      foreign     401     403   403       200       200       403
 listRatedRecords      own         401     403   403       200       200       200
@@ -145,6 +147,7 @@ CALLS = {
     "closeRelation": Call("DELETE", f"{RELATIONS}/{{ended}}", query={"valid_to": "2026-05-02T00:00:00Z"}),
     "listRelated": Call("GET", f"{PROJECT}/related", query={"depth": "5"}),
     "listBills": Call("GET", "/api/v1/bills", query=IN_MONTH),
+    "getBillDocument": Call("GET", "/api/v1/bills/document", query=IN_MONTH | {"cloud": CLOUD}),
     "listUsageRecords": Call("GET", "/api/v1/usage-records", query=IN_MONTH),
     "listRatedRecords": Call("GET", "/api/v1/rated-records", query=IN_MONTH),
     "getExplanation": Call("GET", "/api/v1/rated-records/{rated}/explanation", query={"period": str(PERIOD)}),

@@ -48,6 +48,9 @@ def test_every_setting_is_read() -> None:
             "TALLY_VICTORIAMETRICS_URL": "http://metrics.example.com:8428/select/0/prometheus",
             "TALLY_COUNTER_SOURCES": "/etc/tally/counters.yaml",
             "TALLY_COUNTER_MAX_GAP_SECONDS": "7200",
+            "TALLY_PROVIDER_NAME": "Example Cloud",
+            "TALLY_PUBLISHER_NAME": "Example Software",
+            "TALLY_INVOICE_ISSUER_NAME": "Example Billing GmbH",
         }
     )
     assert settings == Settings(
@@ -75,6 +78,9 @@ def test_every_setting_is_read() -> None:
         victoriametrics_url="http://metrics.example.com:8428/select/0/prometheus",
         counter_sources=Path("/etc/tally/counters.yaml"),
         counter_max_gap=timedelta(hours=2),
+        provider_name="Example Cloud",
+        publisher_name="Example Software",
+        invoice_issuer_name="Example Billing GmbH",
     )
     assert len(SETTINGS) == len(Settings.__dataclass_fields__)
 

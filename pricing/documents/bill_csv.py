@@ -1,0 +1,74 @@
+"""A bill as CSV: one line per metric of each period, and one per discount and surcharge. Amounts add up to its total.
+
+For people and their spreadsheets: a text that a spreadsheet would take for a formula begins with an apostrophe.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from io import StringIO
+from typing import Any
+
+from pricing.documents.adjustments import billed_adjustments
+
+COLUMNS = (
+    "period_from", "period_to", "billed_cloud", "billed_project", "kind", "relation_type", "cloud", "project",
+    "platform", "resource_type", "resource_id", "description", "state", "from", "to", "hours", "metric", "quantity",
+    "state_modifier", "type_modifier", "amount", "currency",
+)  # fmt: skip
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def bill_csv(document: Mapping[str, Any] | None) -> str:
+    """Write a bill as CSV with a heading; None is no bill, and has no lines."""
+    stream = StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for line in _lines(document) if document else ():
+        writer.writerow({name: _field(value) for name, value in line.items()})
+    return stream.getvalue()
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    common = {
+        "period_from": document["billing_period"]["from"],
+        "period_to": document["billing_period"]["to"],
+        "billed_cloud": document["cloud"],
+        "billed_project": document["project_id"],
+        "currency": document["currency"],
+    }
+    for part in (document, *document["related_costs"]):
+        owner = {name: part[name] for name in ("cloud", "platform")} | {"project": part["project_id"]}
+        owner["relation_type"] = part.get("relation_type", "")
+        for line in _usage_lines(part["line_items"]):
+            yield common | owner | line
+    for adjustment in billed_adjustments(document):
+        yield common | {
+            "kind": adjustment.type,
+            "description": adjustment.text,
+            "resource_type": adjustment.scope,
+            "amount": adjustment.amount,
+        }
+
+
+def _usage_lines(items: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for item in items:
+        for period in item["periods"]:
+            for metric, quantity in period["usage"].items():
+                yield {
+                    "kind": "usage",
+                    **{name: item[name] for name in ("resource_type", "resource_id", "description")},
+                    **{name: period[name] for name in ("state", "from", "to", "hours", "state_modifier")},
+                    "type_modifier": period.get("type_modifier", ""),
+                    "metric": metric,
+                    "quantity": quantity,
+                    "amount": period["cost"][metric],
+                }
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULAS) else text

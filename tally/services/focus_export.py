@@ -1,0 +1,185 @@
+"""A metered month as FOCUS datasets: one per run, so that what is finalized is exported the same for ever.
+
+The regular run is one dataset and each correction another: together they are what the month comes to. How a row
+reads is the business of pricing.documents.focus; how a file is written, of focus_files.py.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pricing.documents.adjustments import billed_adjustments
+from pricing.documents.focus import Adjustment, Charge, Dataset, FocusRow, adjustment_row, charge_row
+from pricing.documents.focus_columns import NAMES
+from pricing.documents.focus_names import shipped_names
+from tally.domain.errors import NotFound, Refused
+from tally.domain.period import BillingPeriod
+from tally.domain.run import Run
+from tally.services.documents import replacing
+from tally.services.focus_files import WRITERS, write_metadata
+from tally.services.runs import finalized_runs
+from tally.settings import Settings
+from tally.store.database import Connection
+from tally.store.json_text import read_json
+from tally.store.metering import charges as store
+from tally.store.metering.charges import Project, WrittenBill
+from tally.store.metering.runs import latest_run
+from tally.store.reporting.projects import select_projects
+
+_BILLED, _ACCOUNT = NAMES.index("BilledCost"), NAMES.index("BillingAccountId")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Who is named as provider, publisher and issuer of the invoice."""
+
+    provider: str
+    publisher: str
+    issuer: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Names":
+        """Read them from the settings; publisher and issuer are the provider where nothing else is said.
+
+        Raises:
+            Refused: if there is no provider: FOCUS takes no placeholder.
+        """
+        if not settings.provider_name:
+            raise Refused("FOCUS names who provides the services", ["set TALLY_PROVIDER_NAME"])
+        provider = settings.provider_name
+        return cls(provider, settings.publisher_name or provider, settings.invoice_issuer_name or provider)
+
+
+@dataclass(frozen=True, slots=True)
+class _Issue:
+    """A run whose charges become a dataset, the run that it stands on, and the name of the file."""
+
+    run: Run
+    former: Run | None
+    file: str
+
+
+def export_focus(
+    reporting: Connection,
+    metering: Connection,
+    period: BillingPeriod,
+    form: str,
+    folder: Path,
+    names: Names,
+    now: datetime,
+    billed: Collection[Project] | None = None,
+) -> list[Path]:
+    """Write the FOCUS datasets of a month as ``csv`` or ``parquet``; what the folder held before is gone.
+
+    ``billed`` asks for some billed projects only.
+
+    Raises:
+        NotFound: if the month has no completed run.
+        Refused: if the charges would not add up to the bills.
+    """
+    issues = _issues(metering, str(period))
+    known = {(p.cloud, p.external_id): p.metadata for p in select_projects(reporting)}
+    with replacing(folder) as draft:
+        for issue in issues:
+            dataset = _dataset(metering, issue, names, known)
+            with metering.transaction():
+                rows = focus_rows(metering, issue.run, issue.former, dataset, billed)
+                WRITERS[form](rows, draft / f"{issue.file}.{form}")
+        write_metadata(draft / "focus-metadata.json", now)
+    return [folder / f"{issue.file}.{form}" for issue in issues]
+
+
+def focus_rows(
+    metering: Connection, run: Run, former: Run | None, dataset: Dataset, billed: Collection[Project] | None = None
+) -> Iterator[FocusRow]:
+    """Stream the rows of what a run has written, of a correction with the run before it; needs a transaction.
+
+    Raises:
+        Refused: after the last row, if those of a billed project do not add up to what the run billed it.
+    """
+    charges = store.charges(metering, run.id, former.id if former else None, billed)
+    bills = store.written_bills(metering, run.id, billed)
+    rows = chain(
+        (charge_row(Charge(*charge), dataset) for charge in charges),
+        (adjustment_row(adjustment, dataset) for bill in bills for adjustment in _adjustments(bill)),
+    )
+    return adding_up(rows, store.written_totals(metering, run.id, billed))
+
+
+def adding_up(rows: Iterable[FocusRow], totals: Mapping[Project, Decimal]) -> Iterator[FocusRow]:
+    """Pass rows on, and compare what they bill each account with what it was billed.
+
+    Raises:
+        Refused: after the last row, naming the accounts that differ.
+    """
+    open_totals = defaultdict(Decimal, {"/".join(project): total for project, total in totals.items()})
+    for row in rows:
+        open_totals[row[_ACCOUNT]] -= row[_BILLED]
+        yield row
+    wrong = [f"{account} lacks {total:.2f}" for account, total in sorted(open_totals.items()) if total]
+    if wrong:
+        raise Refused("the charges do not add up to the bills", wrong)
+
+
+def _issues(metering: Connection, period: str) -> list[_Issue]:
+    finalized = finalized_runs(metering, period)
+    if not finalized:
+        run = latest_run(metering, period)
+        if run is None:
+            raise NotFound(f"{period} has no completed run; close it first: tally close {period}")
+        return [_Issue(run, None, f"focus-{period}")]
+    return [_Issue(finalized[0], None, f"focus-{period}")] + [
+        _Issue(run, finalized[number], f"focus-{period}-correction-{number + 1}")
+        for number, run in enumerate(finalized[1:])
+    ]
+
+
+def _dataset(
+    metering: Connection, issue: _Issue, names: Names, tags: Mapping[Project, Mapping[str, Any]]
+) -> Dataset:
+    run = issue.run
+    issued = _month_of_issue(run)
+
+    def invoice_id(billed: Project) -> str | None:
+        return f"{run.period}/{run.id}/{'/'.join(billed)}" if run.status == "finalized" else None
+
+    return Dataset(
+        names.provider,
+        names.publisher,
+        names.issuer,
+        run.id,
+        run.corrects_run_id,
+        issued.start,
+        issued.end,
+        run.period_from,
+        run.period_to,
+        shipped_names(),
+        store.project_names(metering, run.load_id),
+        tags,
+        invoice_id,
+    )
+
+
+def _month_of_issue(run: Run) -> BillingPeriod:
+    """The metered month; of a correction the one in which it was finalized, in the zone of the installation."""
+    if run.kind == "regular":
+        return BillingPeriod.parse(run.period, run.zone)
+    assert run.finalized_at is not None, "a correction that counts is finalized"
+    local = run.finalized_at.astimezone(ZoneInfo(run.zone))
+    return BillingPeriod(local.year, local.month, run.zone)
+
+
+def _adjustments(bill: WrittenBill) -> Iterator[Adjustment]:
+    if '"adjustments"' not in bill.document:  # most bills have none, and some are megabytes
+        return
+    for line in billed_adjustments(read_json(bill.document)):
+        yield Adjustment(
+            bill.cloud, bill.project_id, bill.platform, line.type, line.scope, line.text, line.amount, bill.currency,
+            bill.sign,
+        )

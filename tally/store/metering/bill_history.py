@@ -1,0 +1,58 @@
+"""The bills of a month as they were issued, one after the other: by the regular run, and by each correction of it."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from tally.store.database import Connection
+from tally.store.metering.runs import members
+
+Project = tuple[str, str]  # (cloud, project_id)
+
+
+class IssuedRow(NamedTuple):
+    """What a run has issued for a project: a bill (sign 1), or with sign -1 what takes the bill before it back."""
+
+    cloud: str
+    project_id: str
+    project_name: str | None
+    run_id: UUID
+    issued_at: datetime
+    reason: str | None
+    sign: int
+    document: str
+    document_hash: str
+
+
+def issued_bills(
+    connection: Connection, run_id: UUID, billed: Collection[Project] | None = None
+) -> Iterator[IssuedRow]:
+    """Stream what has been issued as of a run, project by project in the order of issue; needs a transaction.
+
+    ``billed`` asks for some billed projects only.
+    """
+    query = """
+        select b.cloud, b.project_id, p.name, b.run_id, coalesce(r.finalized_at, r.completed_at, r.started_at),
+            r.reason, b.sign, b.document, b.document_hash
+        from ledger.bills as b
+        inner join ledger.runs as r on r.id = b.run_id
+        left join raw.projects as p on p.cloud = b.cloud and p.external_id = b.project_id
+        where b.run_id = any(%(members)s)
+            and (
+                %(clouds)s::text[] is null
+                or (b.cloud, b.project_id) in (
+                    select cloud, project_id
+                    from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
+                )
+            )
+        order by b.cloud, b.project_id, r.load_id, b.sign"""
+    asked = {
+        "members": members(connection, run_id),
+        "clouds": None if billed is None else [cloud for cloud, _ in billed],
+        "projects": None if billed is None else [project_id for _, project_id in billed],
+    }
+    with connection.cursor("issued_bills") as cursor:
+        cursor.itersize = 100  # documents may be long
+        for row in cursor.execute(query, asked):
+            yield IssuedRow(*row)

@@ -1,0 +1,190 @@
+"""Rated records with all that an export says of them, run by run: what a run has written, streamed bill by bill.
+
+A correction is what counts as of it but not as of the run before, and with sign -1 what counted as of that one and no
+longer does: so a project that is billed elsewhere from now on moves, too, although its records stay as they are.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tally.store.database import Connection
+from tally.store.metering import effective
+from tally.store.metering.runs import members
+
+Project = tuple[str, str]  # (cloud, project_id)
+
+_BATCH = 5000
+
+
+class ChargeRow(NamedTuple):
+    """A rated record, its usage record, and the project that is billed for it; values are never negated."""
+
+    billed_cloud: str
+    billed_project_id: str
+    cloud: str
+    project_id: str
+    platform: str
+    resource_type: str
+    resource_id: str
+    resource_name: str | None
+    state: str
+    type: str | None
+    from_ts: datetime
+    to_ts: datetime
+    dimension: str
+    formula: str
+    quantity: Decimal
+    price: Decimal
+    state_modifier: Decimal
+    type_modifier: Decimal
+    amount: Decimal
+    amount_exact: Decimal
+    currency: str
+    pricing_version: str
+    rated_record_id: UUID
+    usage_record_id: UUID
+    sign: int
+
+
+class WrittenBill(NamedTuple):
+    """A bill that a run has written (sign 1), or the one that it has taken back (-1): its document, not negated."""
+
+    cloud: str
+    project_id: str
+    platform: str
+    currency: str
+    document: str
+    sign: int
+
+
+_ORDER = """order by billed_cloud, billed_project_id, cloud, project_id, resource_type, resource_id, from_ts, dimension,
+    sign, rated_record_id"""
+
+
+def _counting(name: str, *, narrowed: bool) -> str:
+    """What counts as of the runs named ``<name>_members``; narrowed, only of the projects that a correction touches."""
+    touched = "where (u.cloud, u.project_id) in (select cloud, project_id from touched)" if narrowed else ""
+    query = f"""
+        select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, u.platform, u.resource_type, u.resource_id,
+            u.usage ->> 'name' as resource_name, u.state, u.usage ->> 'type' as type, u.from_ts, u.to_ts, r.dimension,
+            r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount, r.amount_exact, r.currency,
+            r.pricing_version, r.id as rated_record_id, u.id as usage_record_id
+        from {effective.USAGE} as u
+        inner join {effective.RATED} as r
+            on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
+            and r.usage_record_id = u.id
+        inner join {effective.ATTRIBUTIONS} as a on a.cloud = u.cloud and a.project_id = u.project_id
+        {touched}"""
+    return query.replace("%(members)s", f"%({name}_members)s")
+
+
+_SAME = """t.billed_cloud = c.billed_cloud and t.billed_project_id = c.billed_project_id and t.cloud = c.cloud
+    and t.resource_type = c.resource_type and t.resource_id = c.resource_id and t.rated_record_id = c.rated_record_id"""
+
+_REGULAR = f"""charges as (
+    select *, 1 as sign from ({_counting("now", narrowed=False)}) as counting
+)"""
+
+_CORRECTION = f"""touched as materialized (
+    select cloud, project_id from ledger.usage_records where run_id = %(run_id)s
+    union
+    select cloud, project_id from ledger.rated_records where run_id = %(run_id)s
+    union
+    select cloud, project_id from ledger.attributions where run_id = %(run_id)s
+),
+former as ({_counting("former", narrowed=True)}),
+counting as ({_counting("now", narrowed=True)}),
+charges as (
+    select *, -1 as sign from former as c where not exists (select from counting as t where {_SAME})
+    union all
+    select *, 1 from counting as c where not exists (select from former as t where {_SAME})
+)"""
+
+
+def charges(
+    connection: Connection, run_id: UUID, former_run_id: UUID | None, billed: Iterable[Project] | None = None
+) -> Iterator[ChargeRow]:
+    """Stream what a run has written, of a correction with the run before it; needs a transaction.
+
+    ``billed`` asks for the charges of some billed projects only.
+    """
+    columns = ", ".join(
+        "coalesce(p.formula, 'counter') as formula" if name == "formula" else f"c.{name}"
+        for name in ChargeRow._fields
+    )
+    query = f"""
+        with {_CORRECTION if former_run_id else _REGULAR}
+        select {columns}
+        from charges as c
+        left join ledger.prices as p
+            on p.version = c.pricing_version and p.platform = c.platform and p.resource_type = c.resource_type
+            and p.metric = c.dimension
+        where {_asked("c.billed_cloud", "c.billed_project_id")}
+        {_ORDER}"""
+    asked: dict[str, Any] = {"run_id": run_id, "now_members": members(connection, run_id), **_columns(billed)}
+    if former_run_id:
+        asked["former_members"] = members(connection, former_run_id)
+    # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
+    connection.execute("set local cursor_tuple_fraction = 1")
+    with connection.cursor("charges") as cursor:
+        cursor.itersize = _BATCH
+        for row in cursor.execute(query.encode(), asked):
+            yield ChargeRow(*row)
+
+
+def written_bills(
+    connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None
+) -> Iterator[WrittenBill]:
+    """Stream the bills that a run has written and those that it has taken back; needs a transaction."""
+    query = f"""
+        select b.cloud, b.project_id, b.platform, b.currency, coalesce(old.document, b.document), b.sign
+        from ledger.bills as b
+        left join ledger.bills as old
+            on old.run_id = b.reverses_run_id and old.cloud = b.cloud and old.project_id = b.project_id and old.sign = 1
+        where b.run_id = %(run_id)s and {_asked("b.cloud", "b.project_id")}
+        order by b.cloud, b.project_id, b.sign"""
+    with connection.cursor("written_bills") as cursor:
+        cursor.itersize = 100  # documents may be long
+        for row in cursor.execute(query.encode(), {"run_id": run_id, **_columns(billed)}):
+            yield WrittenBill(*row)
+
+
+def written_totals(
+    connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None
+) -> dict[Project, Decimal]:
+    """What a run has billed each project, less what it has taken back."""
+    query = f"""
+        select b.cloud, b.project_id, sum(b.total) from ledger.bills as b
+        where b.run_id = %(run_id)s and {_asked("b.cloud", "b.project_id")}
+        group by b.cloud, b.project_id"""
+    rows = connection.execute(query.encode(), {"run_id": run_id, **_columns(billed)}).fetchall()
+    return {(cloud, project_id): total for cloud, project_id, total in rows}
+
+
+def project_names(connection: Connection, load_id: int) -> dict[Project, str]:
+    """The names of projects that the registry knew at a load."""
+    rows = connection.execute(
+        "select cloud, external_id, name from raw.projects where load_id <= %s and name is not null and name <> ''",
+        [load_id],
+    ).fetchall()
+    return {(cloud, project_id): name for cloud, project_id, name in rows}
+
+
+def _asked(cloud: str, project: str) -> str:
+    return f"""(
+            %(clouds)s::text[] is null
+            or ({cloud}, {project}) in (
+                select cloud, project_id
+                from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
+            )
+        )"""
+
+
+def _columns(projects: Iterable[Project] | None) -> dict[str, list[str] | None]:
+    if projects is None:
+        return {"clouds": None, "projects": None}
+    pairs = list(projects)
+    return {"clouds": [cloud for cloud, _ in pairs], "projects": [project for _, project in pairs]}
