@@ -14,7 +14,7 @@ from pricing.documents.adjustments import billed_adjustments
 COLUMNS = (
     "period_from", "period_to", "billed_cloud", "billed_project", "kind", "relation_type", "cloud", "project",
     "platform", "resource_type", "resource_id", "description", "state", "from", "to", "hours", "metric", "quantity",
-    "state_modifier", "type_modifier", "amount", "currency",
+    "state_modifier", "type_modifier", "scope", "amount", "currency",
 )  # fmt: skip
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -22,8 +22,8 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 def bill_csv(document: Mapping[str, Any] | None) -> str:
     """Write a bill as CSV with a heading; None is no bill, and has no lines."""
-    stream = StringIO()
-    writer = csv.DictWriter(stream, COLUMNS, restval="", lineterminator="\n")
+    stream = StringIO(newline="")
+    writer = csv.DictWriter(stream, COLUMNS, restval="")
     writer.writeheader()
     for line in _lines(document) if document else ():
         writer.writerow({name: _field(value) for name, value in line.items()})
@@ -47,7 +47,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield common | {
             "kind": adjustment.type,
             "description": adjustment.text,
-            "resource_type": adjustment.scope,
+            "scope": adjustment.scope,
             "amount": adjustment.amount,
         }
 

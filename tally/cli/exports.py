@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from tally.domain.period import BillingPeriod
 from tally.services import bills as bill_service
 from tally.services import installation
 from tally.services.bill_documents import BillForm, export_bills
+from tally.services.documents import path_of
 from tally.services.focus_export import Names, export_focus
 from tally.services.ledger_queries import latest
 from tally.settings import Settings
@@ -74,8 +76,10 @@ def _export(
     billed: Collection[tuple[str, str]] | None,
 ) -> list[Path]:
     if form in {ExportFormat.FOCUS_CSV, ExportFormat.FOCUS_PARQUET}:
-        file_type = form.removeprefix("focus-")
-        names = Names.of(settings)
-        return export_focus(reporting, metering, month, file_type, folder, names, terminal.now(), billed)
+        file_type, names = form.removeprefix("focus-"), Names.of(settings)
+        write = partial(export_focus, reporting, metering, month, file_type, names=names, now=terminal.now())
+        if billed is None:
+            return write(folder)
+        return [path for project in billed for path in write(folder / path_of(*project, ""), billed=[project])]
     issuer = settings.invoice_issuer_name or settings.provider_name
     return export_bills(metering, latest(metering, str(month)), BillForm(form), folder, issuer, billed)

@@ -31,7 +31,7 @@ _DATA_TYPES = {Kind.TEXT: "STRING", Kind.JSON: "JSON", Kind.INSTANT: "DATETIME"}
 def write_csv(rows: Iterable[FocusRow], path: Path) -> None:
     """Write rows as CSV in UTF-8; null is an empty field, instants are whole seconds as the specification asks."""
     with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
+        writer = csv.writer(stream)
         writer.writerow(NAMES)
         writer.writerows(map(_csv_row, rows))
 

@@ -39,10 +39,11 @@ _PROJECTS = {
     "gone": (None, {}),
     "partner": ("Partner Corp", {}),
 }
+_OPERATION = "Managed operation"
 _REBATE = {"type": "discount", "description": "Partner discount", "rate": Decimal("0.10"), "scope": "all"}
 _AGREED = {
     "shop": [
-        {"type": "surcharge", "description": "Managed operation", "rate": Decimal("0.05"), "scope": "openstack.instance"},
+        {"type": "surcharge", "description": _OPERATION, "rate": Decimal("0.05"), "scope": "openstack.instance"},
         _REBATE,
         {"type": "kickback", "rate": Decimal("0.10"), "scope": "all"},
     ],
@@ -100,10 +101,8 @@ def handed_month(
             create_project(reporting, "openstack", CLOUD, project, name, metadata, "test")
         relate(reporting, f"{CLOUD}/shop", f"{CLOUD}/shop-archive", TENANT, day("2026-01-01"), None, None, change())
         for project, agreed in _AGREED.items():
-            relate(
-                reporting, f"{CLOUD}/{project}", f"{CLOUD}/partner", "managed_by", day("2026-01-01"), None,
-                {"pricing_adjustments": agreed}, change(),
-            )  # fmt: skip
+            source, target, terms = f"{CLOUD}/{project}", f"{CLOUD}/partner", {"pricing_adjustments": agreed}
+            relate(reporting, source, target, "managed_by", day("2026-01-01"), None, terms, change())
         send(reporting, *IN_TIME)
         regular = run_month(reporting, metering, now=ISSUED)
         send(reporting, LATE)

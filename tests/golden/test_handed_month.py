@@ -25,8 +25,8 @@ from tests.golden.handed_month import HandedMonth
 
 MARCH, CORRECTION = "focus-2026-03", "focus-2026-03-correction-1"
 CLERKS_COLUMNS = (
-    "ChargeCategory", "SubAccountId", "ResourceId", "SkuMeter", "x_State", "ChargePeriodStart", "ChargePeriodEnd", "PricingQuantity",
-    "PricingUnit", "ListUnitPrice", "ListCost", "BilledCost",
+    "ChargeCategory", "SubAccountId", "ResourceId", "SkuMeter", "x_State", "x_Adjustment", "ChargePeriodStart",
+    "ChargePeriodEnd", "PricingQuantity", "PricingUnit", "ListUnitPrice", "ListCost", "BilledCost",
 )  # fmt: skip
 # Rules that focus-validator takes for broken, and why they are not: those of columns that Tally does not have, those
 # that hold for nobody who issues invoices, and those of a third party that is paid.

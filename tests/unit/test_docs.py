@@ -8,6 +8,7 @@ import pytest
 import typer
 import yaml
 
+from pricing.documents.focus_columns import COLUMNS
 from pricing.price_file import parse_price_version
 from pricing.rating import RatingFinding
 from tally.cli import app
@@ -27,6 +28,7 @@ _COMMAND = re.compile(r"^ *tally ([a-z]+)(?: ([a-z]+))?", re.MULTILINE)
 _OPTION = re.compile(r"--[a-z-]+")
 _FIELD = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)
 _FINDING_IN_SQL = re.compile(r"^    select\s+'(\w+)'(?: as kind)?,", re.MULTILINE)
+_COLUMN = re.compile(r"^\| `(\w+)` \| [^|]* \| (yes|no) \| (.*) \|$", re.MULTILINE)
 _FINDING = re.compile(r"^\| `(\w+)` \| (\w+) \|", re.MULTILINE)
 
 
@@ -114,6 +116,12 @@ def test_the_columns_of_the_marts_are_listed() -> None:
         section = page.partition(f"## marts.{model['name']}\n")[2].partition("\n## ")[0]
         listed = [name.strip("`") for row in _FIELD.findall(section) for name in row.split(", ")]
         assert listed == [column["name"] for column in model["columns"]]
+
+
+def test_the_columns_of_focus_are_listed() -> None:
+    """In their order, with whether they can be null and what they hold."""
+    columns = _COLUMN.findall(reference("focus.md"))
+    assert columns == [(column.name, "yes" if column.nullable else "no", column.help) for column in COLUMNS]
 
 
 def test_findings_are_listed() -> None:
