@@ -56,7 +56,7 @@ COLUMNS = (
     Column("ContractedCost", Kind.COST, False, "ContractedUnitPrice x PricingQuantity, exactly"),
     Column("ContractedUnitPrice", Kind.UNIT_PRICE, True, "ListUnitPrice: discounts are rows of their own"),
     Column("EffectiveCost", Kind.AMOUNT, False, "BilledCost: nothing is bought in advance"),
-    Column("InvoiceId", Kind.TEXT, True, "The number of the document; null while the month is not finalized"),
+    Column("InvoiceId", Kind.TEXT, True, "Number of the invoice; of a correction, of what replaces it"),
     Column("InvoiceIssuerName", Kind.TEXT, False, "TALLY_INVOICE_ISSUER_NAME, else the provider"),
     Column("ListCost", Kind.COST, False, "ListUnitPrice x PricingQuantity, exactly"),
     Column("ListUnitPrice", Kind.UNIT_PRICE, True, "The price with the modifiers of state and type"),

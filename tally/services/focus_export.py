@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +17,7 @@ from pricing.documents.adjustments import billed_adjustments
 from pricing.documents.focus import Adjustment, Charge, Dataset, FocusRow, adjustment_row, charge_row
 from pricing.documents.focus_columns import NAMES
 from pricing.documents.focus_names import shipped_names
+from tally.domain.billing_document import DocumentKey
 from tally.domain.errors import NotFound, Refused
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
@@ -28,7 +28,7 @@ from tally.settings import Settings
 from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import charges as store
-from tally.store.metering.charges import Project, WrittenBill
+from tally.store.metering.charges import Project, WrittenBill, WrittenTotal
 from tally.store.metering.runs import latest_run
 from tally.store.reporting.projects import select_projects
 
@@ -87,38 +87,22 @@ def export_focus(
     known = {(p.cloud, p.external_id): p.metadata for p in select_projects(reporting)}
     with replacing(folder) as draft:
         for issue in issues:
-            dataset = _dataset(metering, issue, names, known)
             with metering.transaction():
-                rows = focus_rows(metering, issue.run, issue.former, dataset, billed)
+                totals = store.written_totals(metering, issue.run.id, billed)
+                dataset = _dataset(metering, issue, names, known, totals)
+                rows = adding_up(_rows(metering, issue, dataset, billed), totals)
                 WRITERS[form](rows, draft / f"{issue.file}.{form}")
         write_metadata(draft / "focus-metadata.json", now)
     return [folder / f"{issue.file}.{form}" for issue in issues]
 
 
-def focus_rows(
-    metering: Connection, run: Run, former: Run | None, dataset: Dataset, billed: Collection[Project] | None = None
-) -> Iterator[FocusRow]:
-    """Stream the rows of what a run has written, of a correction with the run before it; needs a transaction.
-
-    Raises:
-        Refused: after the last row, if those of a billed project do not add up to what the run billed it.
-    """
-    charges = store.charges(metering, run.id, former.id if former else None, billed)
-    bills = store.written_bills(metering, run.id, billed)
-    rows = chain(
-        (charge_row(Charge(*charge), dataset) for charge in charges),
-        (adjustment_row(adjustment, dataset) for bill in bills for adjustment in _adjustments(bill)),
-    )
-    return adding_up(rows, store.written_totals(metering, run.id, billed))
-
-
-def adding_up(rows: Iterable[FocusRow], totals: Mapping[Project, Decimal]) -> Iterator[FocusRow]:
+def adding_up(rows: Iterable[FocusRow], totals: Mapping[Project, WrittenTotal]) -> Iterator[FocusRow]:
     """Pass rows on, and compare what they bill each account with what it was billed.
 
     Raises:
         Refused: after the last row, naming the accounts that differ.
     """
-    open_totals = defaultdict(Decimal, {"/".join(project): total for project, total in totals.items()})
+    open_totals = defaultdict(Decimal, {"/".join(project): written.total for project, written in totals.items()})
     for row in rows:
         open_totals[row[_ACCOUNT]] -= row[_BILLED]
         yield row
@@ -140,14 +124,31 @@ def _issues(metering: Connection, period: str) -> list[_Issue]:
     ]
 
 
+def _rows(
+    metering: Connection, issue: _Issue, dataset: Dataset, billed: Collection[Project] | None
+) -> Iterator[FocusRow]:
+    run, former = issue.run, issue.former
+    for charge in store.charges(metering, run.id, former.id if former else None, billed):
+        yield charge_row(Charge(*charge), dataset)
+    for bill in store.written_bills(metering, run.id, billed):
+        for adjustment in _adjustments(bill):
+            yield adjustment_row(adjustment, dataset)
+
+
 def _dataset(
-    metering: Connection, issue: _Issue, names: Names, tags: Mapping[Project, Mapping[str, Any]]
+    metering: Connection,
+    issue: _Issue,
+    names: Names,
+    tags: Mapping[Project, Mapping[str, Any]],
+    totals: Mapping[Project, WrittenTotal],
 ) -> Dataset:
     run = issue.run
     issued = _month_of_issue(run)
 
     def invoice_id(billed: Project) -> str | None:
-        return f"{run.period}/{run.id}/{'/'.join(billed)}" if run.status == "finalized" else None
+        if run.status != "finalized" or billed not in totals:
+            return None
+        return DocumentKey(run.period, run.id, *billed, totals[billed].sign).number
 
     return Dataset(
         names.provider,

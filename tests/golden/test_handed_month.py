@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 from pyarrow import parquet, types
 
+from tally.domain.billing_document import DocumentKey
 from tally.domain.errors import Refused
 from tally.services.focus_export import adding_up
+from tally.store.metering.charges import WrittenTotal
 from tests.golden.closed_month import EXPECTED, read_json
 from tests.golden.focus_rules import Row, csv_faults, faults, from_csv
 from tests.golden.handed_month import HandedMonth
@@ -130,6 +132,17 @@ def test_parquet_has_exact_types(handed: HandedMonth) -> None:
     assert not [field for field in schema if types.is_floating(field.type)]
 
 
+def test_charges_go_by_the_number_of_their_invoice(handed: HandedMonth) -> None:
+    """That which is delivered for the same run and project; another for a correction."""
+    ids = {(row["x_RunId"], row["InvoiceId"]) for name in (MARCH, CORRECTION) for row in rows(handed, name)}
+    runs = {"gone": (handed.regular, handed.correction), "shop": (handed.regular,)}
+    assert ids == {
+        (str(run.id), DocumentKey("2026-03", run.id, "os-prod-eu1", project, 1).number)
+        for project, several in runs.items()
+        for run in several
+    }
+
+
 def test_tags_and_names_are_those_of_the_projects(handed: HandedMonth) -> None:
     """Metadata are tags; a project without a name goes by its id."""
     found = {row["SubAccountId"]: row for row in rows(handed, MARCH)}
@@ -162,7 +175,10 @@ def test_charges_that_do_not_add_up_to_the_bills_are_refused(handed: HandedMonth
     """A charge that got lost is named by its account, and the file never takes its place."""
     table = parquet.read_table(handed.folder / "focus-parquet" / f"{MARCH}.parquet")
     (_, *rest) = [tuple(row.values()) for row in table.to_pylist()]
-    bills = {("os-prod-eu1", "gone"): Decimal("133.92"), ("os-prod-eu1", "shop"): Decimal("136.36")}
+    bills = {
+        ("os-prod-eu1", "gone"): WrittenTotal(Decimal("133.92"), 1),
+        ("os-prod-eu1", "shop"): WrittenTotal(Decimal("136.36"), 1),
+    }
     with pytest.raises(Refused, match=r"do not add up to the bills: os-prod-eu1/gone lacks 59\.52$"):
         list(adding_up(rest, bills))
 

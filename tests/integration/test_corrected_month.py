@@ -187,3 +187,21 @@ def test_an_explanation_is_for_who_may_see_the_project(corrected: House) -> None
     assert (shown["record"]["amount"], shown["holds"]) == (Decimal("51.84"), True)
     assert shown["caused_by"]["event_id"] == "k-1"
     assert shown["working"]["numerator"] == 186624000000
+
+
+def test_a_bill_is_handed_on_in_each_form(corrected: House) -> None:
+    """The document of the ledger, its lines, and a page that nothing can be loaded into; to who may see the project."""
+    asked = MARCH | {"cloud": CLOUD, "project_id": "p-9"}
+    who = {"own": consumer((CLOUD, "p-9")), "other": consumer((CLOUD, "p-8"))}
+    with api_for(corrected.reporting_url, corrected.metering_url, who) as clients:
+        ((document,),) = corrected.query("select document from ledger.bills where project_id = 'p-9' and total = 93.60")
+        assert clients["own"].get("/api/v1/bills/document", **asked).text == document
+        lines = clients["own"].get("/api/v1/bills/document", **asked, format="csv").text.splitlines()
+        page = clients["own"].get("/api/v1/bills/document", **asked, format="html")
+        assert clients["other"].get("/api/v1/bills/document", **asked).status_code == 403
+        assert clients["own"].get("/api/v1/bills/document", **asked | {"period": "2026-04"}).status_code == 404
+        assert clients["own"].get("/api/v1/bills/document", **asked, format="pdf").status_code == 400
+    assert len(lines) == 1 + 3
+    assert "Credit note 1" in page.text
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert page.headers["Content-Disposition"] == "inline; filename*=UTF-8''2026-03-p-9.html"

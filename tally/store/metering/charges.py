@@ -60,6 +60,13 @@ class WrittenBill(NamedTuple):
     sign: int
 
 
+class WrittenTotal(NamedTuple):
+    """What a run has billed a project; ``sign`` is -1 if it has taken the bill back and written no other."""
+
+    total: Decimal
+    sign: int
+
+
 _ORDER = """order by billed_cloud, billed_project_id, cloud, project_id, resource_type, resource_id, from_ts, dimension,
     sign, rated_record_id"""
 
@@ -154,14 +161,14 @@ def written_bills(
 
 def written_totals(
     connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None
-) -> dict[Project, Decimal]:
+) -> dict[Project, WrittenTotal]:
     """What a run has billed each project, less what it has taken back."""
     query = f"""
-        select b.cloud, b.project_id, sum(b.total) from ledger.bills as b
+        select b.cloud, b.project_id, sum(b.total), max(b.sign) from ledger.bills as b
         where b.run_id = %(run_id)s and {_asked("b.cloud", "b.project_id")}
         group by b.cloud, b.project_id"""
     rows = connection.execute(query.encode(), {"run_id": run_id, **_columns(billed)}).fetchall()
-    return {(cloud, project_id): total for cloud, project_id, total in rows}
+    return {(cloud, project_id): WrittenTotal(total, sign) for cloud, project_id, total, sign in rows}
 
 
 def project_names(connection: Connection, load_id: int) -> dict[Project, str]:
