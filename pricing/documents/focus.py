@@ -31,7 +31,8 @@ _TAG_TYPES = (str, int, Decimal, bool)
 class Charge(NamedTuple):
     """A rated record with its usage record and the project that is billed for it.
 
-    ``sign`` is -1 where a correction takes it back: the values are those of the record, not negated.
+    ``charged_us`` is the time that is paid for where the price has a least time or steps, else None. ``sign`` is -1
+    where a correction takes the record back: the values are those of the record, not negated.
     """
 
     billed_cloud: str
@@ -48,6 +49,7 @@ class Charge(NamedTuple):
     to_ts: datetime
     dimension: str
     formula: str
+    charged_us: int | None
     quantity: Decimal
     price: Decimal
     state_modifier: Decimal
@@ -103,7 +105,9 @@ def charge_row(charge: Charge, dataset: Dataset) -> FocusRow:
     over_time = charge.formula == Formula.TIME_GAUGE
     unit = dataset.service_names.unit(charge.dimension, over_time=over_time)
     price = _unit_price(charge.price, charge.state_modifier, charge.type_modifier)
-    quantity = _signed(_quantity(charge, over_time=over_time), charge.sign)
+    length_us = microseconds(charge.to_ts - charge.from_ts) if over_time else None
+    charged_us = length_us if charge.charged_us is None else charge.charged_us
+    quantity = _signed(_quantity(charge.quantity, charged_us), charge.sign)
     amount = _signed(charge.amount, charge.sign)
     cost = _EXACT.multiply(price, quantity)
     project, sku = (charge.cloud, charge.project_id), f"{charge.platform}/{charge.resource_type}/{charge.dimension}"
@@ -117,7 +121,7 @@ def charge_row(charge: Charge, dataset: Dataset) -> FocusRow:
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": charge.to_ts,
         "ChargePeriodStart": charge.from_ts,
-        "ConsumedQuantity": quantity,
+        "ConsumedQuantity": _signed(_quantity(charge.quantity, length_us), charge.sign),
         "ConsumedUnit": unit,
         "ContractedCost": cost,
         "ContractedUnitPrice": price,
@@ -204,12 +208,12 @@ def _service(service: Service) -> dict[str, str]:
     }
 
 
-def _quantity(charge: Charge, *, over_time: bool) -> Decimal:
+def _quantity(quantity: Decimal, length_us: int | None) -> Decimal:
     """Hours times the gauge, or the count; thirds of an hour have no end, so that it is rounded before it is priced."""
     decimals = Kind.QUANTITY.decimals or 0
-    if not over_time:
-        return round_ratio(*exact_product(charge.quantity), decimals)
-    numerator, denominator = exact_product(charge.quantity, microseconds(charge.to_ts - charge.from_ts))
+    if length_us is None:
+        return round_ratio(*exact_product(quantity), decimals)
+    numerator, denominator = exact_product(quantity, length_us)
     return round_ratio(numerator, denominator * MICROSECONDS_PER_HOUR, decimals)
 
 

@@ -36,6 +36,7 @@ class ChargeRow(NamedTuple):
     to_ts: datetime
     dimension: str
     formula: str
+    charged_us: int | None
     quantity: Decimal
     price: Decimal
     state_modifier: Decimal
@@ -77,8 +78,8 @@ def _counting(name: str, *, narrowed: bool) -> str:
     query = f"""
         select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, u.platform, u.resource_type, u.resource_id,
             u.usage ->> 'name' as resource_name, u.state, u.usage ->> 'type' as type, u.from_ts, u.to_ts, r.dimension,
-            r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount, r.amount_exact, r.currency,
-            r.pricing_version, r.id as rated_record_id, u.id as usage_record_id
+            (r.basis ->> 'microseconds')::bigint as charged_us, r.quantity, r.price, r.state_modifier, r.type_modifier,
+            r.amount, r.amount_exact, r.currency, r.pricing_version, r.id as rated_record_id, u.id as usage_record_id
         from {effective.USAGE} as u
         inner join {effective.RATED} as r
             on r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id

@@ -19,7 +19,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 RUN, RECORD = UUID(int=1), UUID(int=2)
 CHARGE = Charge(
     "os", "shop", "os", "shop", "openstack", "volume", "data", None, "in-use", "ssd", START, START + timedelta(hours=1),
-    "size_gb", str(Formula.TIME_GAUGE), Decimal(100), Decimal("0.0001"), Decimal(1), Decimal(1), Decimal("0.01"),
+    "size_gb", str(Formula.TIME_GAUGE), None, Decimal(100), Decimal("0.0001"), Decimal(1), Decimal(1), Decimal("0.01"),
     Decimal("0.010000000000"), "EUR", "2026-03", RECORD, RECORD, 1,
 )  # fmt: skip
 DATASET = Dataset(
@@ -61,6 +61,13 @@ def test_a_counter_is_priced_by_its_count() -> None:
     found = row(dimension="egress_gb", formula="counter", quantity=Decimal("18.5"), price=Decimal("0.09"))
     assert (found["PricingQuantity"], found["PricingUnit"]) == (Decimal("18.5"), "GB")
     assert found["ListCost"] == Decimal("1.665")
+
+
+def test_what_is_charged_for_more_time_is_consumed_for_its_own() -> None:
+    """An hour that has begun: 20 minutes are consumed, 60 are priced."""
+    found = row(to_ts=START + timedelta(minutes=20), charged_us=3_600_000_000)
+    assert (found["ConsumedQuantity"], found["PricingQuantity"]) == (Decimal("33.3333333333"), Decimal(100))
+    assert found["ListCost"] == Decimal("0.01")
 
 
 def test_what_is_taken_back_is_negated() -> None:
