@@ -57,10 +57,11 @@ def _change(where: str, before: Value | None, after: Value | None, *, comparable
     if not (comparable and isinstance(before, Decimal) and isinstance(after, Decimal)):
         return PriceChange("changed", where, before, after, None, None)
     difference = after - before
-    return PriceChange("changed", where, before, after, difference, _percent(difference, before))
+    return PriceChange("changed", where, before, after, difference, percent_of(difference, before))
 
 
-def _percent(difference: Decimal, before: Decimal) -> Decimal | None:
+def percent_of(difference: Decimal, before: Decimal) -> Decimal | None:
+    """A difference as a share of what was before, to 2 decimals; None of nothing."""
     if not before:
         return None
     over, under = exact_product(difference, 100)

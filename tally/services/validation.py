@@ -51,13 +51,18 @@ class PayloadRules:
         payload = event.payload
         if transition.effect in (Effect.CREATE, Effect.UPDATE):
             if payload.get("state") is not None:
-                _check_state(payload["state"])
+                check_state(payload["state"])
             if payload.get("size") is not None:
-                self._check_size(payload["size"], resource_type)
+                self.check_size(payload["size"], resource_type)
         if payload.get("usage") is not None:
             check_usage(payload["usage"], resource_type)
 
-    def _check_size(self, size: Any, resource_type: ResourceType) -> None:
+    def check_size(self, size: Any, resource_type: ResourceType) -> None:
+        """Accept a size or say what is wrong.
+
+        Raises:
+            InvalidEvent: with reason invalid_size.
+        """
         if not isinstance(size, dict):
             raise InvalidEvent("invalid_size", "payload.size is not an object")
         known = (resource_type.version, repr(size))
@@ -117,7 +122,12 @@ def check_usage(usage: Any, resource_type: ResourceType) -> None:
             raise InvalidEvent("invalid_usage", f"{where} {fault}")
 
 
-def _check_state(state: Any) -> None:
+def check_state(state: Any) -> None:
+    """Accept a state or say what is wrong.
+
+    Raises:
+        InvalidEvent: with reason invalid_state.
+    """
     if not isinstance(state, str) or not state:
         raise InvalidEvent("invalid_state", "payload.state is not a text, or an empty one")
     if len(state.encode()) > MAX_TEXT_BYTES:

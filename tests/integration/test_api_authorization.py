@@ -86,6 +86,8 @@ getCompleteness       -           401     403   403       200       200       40
 listWaivers           -           401     403   403       200       200       403
 createWaiver          -           401     403   403       400       403       403
 listRuns              -           401     403   403       200       200       403
+createQuote           own         401     403   403       200       200       200
+createQuote           foreign     401     403   403       200       200       403
 syncCloud             own         401     403   200       200       403       403
 syncCloud             foreign     401     403   403       200       403       403
 liveness              -           200     200   200       200       200       200
@@ -118,6 +120,11 @@ class Call(NamedTuple):
 
 BY_PROJECT = {"cloud": CLOUD, "project_id": "{name}"}
 IN_MONTH = {"period": str(PERIOD)} | BY_PROJECT
+QUOTE = {
+    "period": str(PERIOD),
+    "project": {"cloud": CLOUD, "project_id": "{name}"},
+    "items": [{"platform": "openstack", "resource_type": "floating_ip"}],
+}
 RELATION = {"target_id": "{target}", "relation_type": "same_owner", "valid_from": "2026-05-01T00:00:00Z"}
 
 CALLS = {
@@ -158,6 +165,7 @@ CALLS = {
     "listWaivers": Call("GET", f"/api/v1/periods/{PERIOD}/waivers"),
     "createWaiver": Call("POST", f"/api/v1/periods/{PERIOD}/waivers", {"kind": "cycle", "reason": "it never blocks"}),
     "listRuns": Call("GET", "/api/v1/runs"),
+    "createQuote": Call("POST", "/api/v1/quotes", QUOTE),
     "syncCloud": Call("POST", "/internal/sync/{cloud}"),
     "liveness": Call("GET", "/healthz"),
     "readiness": Call("GET", "/readyz"),

@@ -1,0 +1,85 @@
+"""The JSON form of quotes: how one is asked for, and how it is answered, over HTTP and in files alike.
+
+The shape of what is asked is tally/api/openapi.yaml's; whoever calls this has held it to that.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pricing.money import hours
+from pricing.rating import Rate
+from tally.domain.errors import InvalidInput
+from tally.domain.instants import format_instant, parse_instant
+from tally.services.quote_items import QuoteItem
+from tally.services.quotes import Quote, QuotedItem
+
+
+def read_items(body: Mapping[str, Any]) -> list[QuoteItem]:
+    """Read the items of a request.
+
+    Raises:
+        InvalidInput: if an instant is none.
+    """
+    return [_item(item, place) for place, item in enumerate(body["items"])]
+
+
+def write_quote(quote: Quote) -> dict[str, Any]:
+    """Write a quote; numbers are decimals."""
+    return {
+        "period": str(quote.period),
+        "price_version": quote.version.version,
+        "price_hash": quote.version.content_hash,
+        "currency": quote.version.currency,
+        "items": [_quoted(item) for item in quote.items],
+        "total": quote.total,
+    }
+
+
+def _item(item: Mapping[str, Any], place: int) -> QuoteItem:
+    return QuoteItem(
+        item["platform"],
+        item["resource_type"],
+        item.get("size", {}),
+        item.get("state"),
+        item.get("hours"),
+        _instant(item.get("from"), f"items[{place}].from"),
+        _instant(item.get("to"), f"items[{place}].to"),
+        item.get("usage", {}),
+        item.get("resource"),
+    )
+
+
+def _instant(text: str | None, what: str) -> datetime | None:
+    try:
+        return None if text is None else parse_instant(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
+
+
+def _quoted(item: QuotedItem) -> dict[str, Any]:
+    described, usage = item.described, item.described.usage
+    return {
+        "platform": described.platform,
+        "resource_type": described.resource_type,
+        "resource": described.resource_id,
+        "state": usage.state,
+        "from": format_instant(usage.from_ts),
+        "to": format_instant(usage.to_ts),
+        "hours": hours(usage.length_us),
+        "rates": [_rate(rate) for rate in item.rates],
+        "findings": [{"kind": finding.kind, "subject": finding.subject} for finding in item.findings],
+        "total": item.total,
+    }
+
+
+def _rate(rate: Rate) -> dict[str, Any]:
+    return {
+        "dimension": rate.dimension,
+        "quantity": rate.quantity,
+        "price": rate.price,
+        "state_modifier": rate.state_modifier,
+        "type_modifier": rate.type_modifier,
+        "amount": rate.amount,
+        "amount_exact": rate.amount_exact,
+    }
