@@ -37,8 +37,22 @@ def _table(console: Console, made: Quote) -> None:
         for finding in item.findings:
             where = f"{item.described.platform}.{item.described.resource_type} {item.described.resource_id}"
             console.print(f"finding {finding.kind}: {where}: {finding.subject}", markup=False, soft_wrap=True)
+    for warning in made.project.warnings if made.project else ():
+        console.print(f"warning: {warning}", markup=False, soft_wrap=True)
+    _total(console, made)
+
+
+def _total(console: Console, made: Quote) -> None:
+    adjusted, currency = made.adjusted, made.version.currency
+    if adjusted.lines:
+        console.print(f"base {adjusted.base:f} {currency}", markup=False)
+    for line in adjusted.lines:
+        term, agreed = line.term, line.term.adjustment
+        what = f"{agreed.type} {agreed.rate * 100:f} % of {agreed.scope}, {line.base:f}: {line.amount:+f} {currency}"
+        console.print(f"{what} ({term.relation_type} {term.target_name})", markup=False, soft_wrap=True)
     prices = f"{made.period}, price version {made.version.version}"
-    console.print(f"total {made.total:f} {made.version.currency} ({prices})", markup=False)
+    billed = f", on the bill of {made.project.billed.address}" if made.project else ""
+    console.print(f"total {adjusted.net:f} {currency} ({prices}{billed})", markup=False, soft_wrap=True)
 
 
 def _rows(made: Quote) -> Iterator[Row]:

@@ -11,10 +11,12 @@ from tally.cli.context import month_of
 from tally.cli.grid import RowFormat
 from tally.domain.errors import InvalidEvent, InvalidInput
 from tally.domain.event import decode_json
+from tally.domain.principal import ProjectKey
 from tally.services import installation
-from tally.services.quote_document import read_items
+from tally.services.projects import find_project
+from tally.services.quote_document import read_items, read_project
 from tally.services.quotes import quote as price
-from tally.store.database import connected
+from tally.store.database import Connection, connected
 
 commands = typer.Typer()
 
@@ -38,6 +40,9 @@ def quote(
     file: Annotated[
         str, typer.Option(help="Several items instead: a JSON file in the form of POST /api/v1/quotes; - is stdin.")
     ] = "",
+    project: Annotated[
+        str, typer.Option(help="For a registered project, as cloud/project: what its bill agrees on is applied.")
+    ] = "",
     period: Annotated[str, typer.Option(help="The month; the present one, if absent.")] = "",
     price_version: Annotated[str, typer.Option(help="A loaded version, instead of the one of the month.")] = "",
     form: Annotated[RowFormat, typer.Option("--format", help="A table for people; json or csv for programs.")] = (
@@ -56,8 +61,20 @@ def quote(
         connected(databases.reporting_url) as reporting,
         connected(databases.metering_url) as metering,
     ):
-        made = price(reporting, metering, parsed, read_items(body), body.get("price_version"))
+        made = price(
+            reporting,
+            metering,
+            parsed,
+            read_items(body),
+            price_version=body.get("price_version"),
+            project=_project(reporting, project) if project else read_project(body),
+        )
     quote_tables.quote(terminal.out(), made, form)
+
+
+def _project(reporting: Connection, address: str) -> ProjectKey:
+    found = find_project(reporting, address)
+    return found.cloud, found.external_id
 
 
 def _item(what: list[str], state: str, hours: str, usage: list[str]) -> dict[str, Any]:

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from pricing.adjustments import Applied
 from pricing.money import hours
 from pricing.rating import Rate
 from tally.domain.errors import InvalidInput
 from tally.domain.instants import format_instant, parse_instant
+from tally.domain.principal import ProjectKey
+from tally.domain.project import Project
 from tally.services.quote_items import QuoteItem
 from tally.services.quotes import Quote, QuotedItem
 
@@ -24,15 +27,46 @@ def read_items(body: Mapping[str, Any]) -> list[QuoteItem]:
     return [_item(item, place) for place, item in enumerate(body["items"])]
 
 
+def read_project(body: Mapping[str, Any]) -> ProjectKey | None:
+    """Read the project of a request."""
+    project = body.get("project")
+    return None if project is None else (project["cloud"], project["project_id"])
+
+
 def write_quote(quote: Quote) -> dict[str, Any]:
     """Write a quote; numbers are decimals."""
+    project = quote.project
     return {
         "period": str(quote.period),
         "price_version": quote.version.version,
         "price_hash": quote.version.content_hash,
         "currency": quote.version.currency,
+        "project": None if project is None else _project(project.project) | {"billed": _project(project.billed)},
         "items": [_quoted(item) for item in quote.items],
-        "total": quote.total,
+        "base": quote.adjusted.base,
+        "adjustments": [_adjustment(line) for line in quote.adjusted.lines],
+        "total": quote.adjusted.net,
+        "kickback": quote.adjusted.kickback,
+        "warnings": [] if project is None else list(project.warnings),
+    }
+
+
+def _project(project: Project) -> dict[str, Any]:
+    return {"cloud": project.cloud, "project_id": project.external_id}
+
+
+def _adjustment(line: Applied) -> dict[str, Any]:
+    term, agreed = line.term, line.term.adjustment
+    return {
+        "type": str(agreed.type),
+        "relation_type": term.relation_type,
+        "relation_target": term.target_name,
+        "relation_id": str(term.relation_id),
+        "description": agreed.description,
+        "scope": agreed.scope,
+        "rate": agreed.rate,
+        "base": line.base,
+        "amount": line.amount,
     }
 
 

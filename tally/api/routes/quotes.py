@@ -3,16 +3,29 @@
 from fastapi import APIRouter
 
 from tally.api.answers import JsonAnswer
-from tally.api.dependencies import InProcess, JsonBody, Metering, Reporting
+from tally.api.dependencies import Caller, InProcess, JsonBody, Metering, Reporting, check_project_filter
 from tally.domain.period import BillingPeriod
-from tally.services.quote_document import read_items, write_quote
+from tally.services.quote_document import read_items, read_project, write_quote
 from tally.services.quotes import quote
 
 router = APIRouter()
 
 
 @router.post("/api/v1/quotes", operation_id="createQuote")
-def create(body: JsonBody, state: InProcess, reporting: Reporting, metering: Metering) -> JsonAnswer:
+def create(
+    body: JsonBody, caller: Caller, state: InProcess, reporting: Reporting, metering: Metering
+) -> JsonAnswer:
     """Price described usage."""
-    period = BillingPeriod.parse(body["period"], state.settings.zone)
-    return JsonAnswer(write_quote(quote(reporting, metering, period, read_items(body), body.get("price_version"))))
+    project = read_project(body)
+    if project is not None:
+        check_project_filter(caller, *project)
+    made = quote(
+        reporting,
+        metering,
+        BillingPeriod.parse(body["period"], state.settings.zone),
+        read_items(body),
+        price_version=body.get("price_version"),
+        project=project,
+        visible=caller.projects,
+    )
+    return JsonAnswer(write_quote(made))
