@@ -13,10 +13,10 @@ from tally.cli import (
     ingest,
     installation,
     kickbacks,
+    lab,
     months,
     pricing,
     projects,
-    quotes,
     rejected,
 )
 from tally.cli.app import app, main
@@ -25,7 +25,7 @@ __all__ = ["app", "main"]
 
 # In the order of the help.
 for part in (
-    ingest, months, bills, exports, kickbacks, deliveries, quotes, pricing, installation, projects, clouds, credentials,
+    ingest, months, bills, exports, kickbacks, deliveries, lab, pricing, installation, projects, clouds, credentials,
     rejected,
 ):
     app.add_typer(part.commands)

@@ -4,7 +4,8 @@ The rating itself is the macro of the close (rating_sql.py); here it is given it
 the draft as values of the statement.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -106,6 +107,14 @@ _SHAPES = f"""
     order by platform, resource_type, state, usage_type, metrics"""
 
 
+@contextmanager
+def reading(connection: Connection) -> Iterator[None]:
+    """A transaction of one snapshot that the database lets read only."""
+    with connection.transaction():
+        connection.execute("set transaction isolation level repeatable read, read only")
+        yield
+
+
 def rated_by_draft(
     connection: Connection, run_id: UUID, version: str, draft: DraftRows
 ) -> tuple[list[ProjectAmounts], list[UsageShape]]:
@@ -114,8 +123,7 @@ def rated_by_draft(
     Returns:
         The amounts by (cloud, project_id), and the shapes of the usage.
     """
-    with connection.transaction():
-        connection.execute("set transaction isolation level repeatable read, read only")
+    with reading(connection):
         counting = {"members": members(connection, run_id)}
         rows = {table: write_json(draft[table]) for table in _TABLES}
         asked = counting | rows | {"run_id": run_id, "version": version}

@@ -1,21 +1,24 @@
-"""What something would cost: quotes of described usage."""
+"""The price lab: what described usage would cost, and what a draft of prices would make of a closed month."""
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tally.api.contract import operations
-from tally.cli import quote_tables, terminal
+from tally.cli import quote_tables, terminal, what_if_tables
 from tally.cli.context import month_of
 from tally.cli.grid import RowFormat
 from tally.domain.errors import InvalidEvent, InvalidInput
 from tally.domain.event import decode_json
 from tally.domain.principal import ProjectKey
-from tally.services import installation
+from tally.services import installation, price_files
+from tally.services.pricing import version_named
 from tally.services.projects import find_project
 from tally.services.quote_document import read_items, read_project
 from tally.services.quotes import quote as price
+from tally.services.what_if import what_if as compare
 from tally.store.database import Connection, connected
 
 commands = typer.Typer()
@@ -70,6 +73,33 @@ def quote(
             project=_project(reporting, project) if project else read_project(body),
         )
     quote_tables.quote(terminal.out(), made, form)
+
+
+@commands.command(
+    "what-if",
+    epilog="Examples:  tally what-if --pricing 2026-07.yaml --period 2026-03   |   "
+    "tally what-if --pricing draft.yaml --period 2026-03 --format csv",
+)
+def what_if(
+    pricing: Annotated[str, typer.Option(help="The draft: a price file, or a loaded version.", show_default=False)],
+    period: Annotated[str, typer.Option(help="A closed month: its usage that counts is rated.", show_default=False)],
+    form: Annotated[RowFormat, typer.Option("--format", help="A table for people; json or csv for programs.")] = (
+        RowFormat.TABLE
+    ),
+) -> None:
+    """Tell what a draft of prices would have made of a closed month. The draft is not loaded, nothing is written.
+
+    Compared are costs by project, where they arise, before adjustments.
+    """
+    settings, month = month_of(period)
+    draft = price_files.read_price_file(Path(pricing)) if price_files.is_file(pricing) else None
+    with (
+        installation.running(settings) as databases,
+        connected(databases.reporting_url) as reporting,
+        connected(databases.metering_url) as metering,
+    ):
+        made = compare(reporting, metering, str(month), draft or version_named(metering, pricing))
+    what_if_tables.what_if(terminal.out(), made, form)
 
 
 def _project(reporting: Connection, address: str) -> ProjectKey:
