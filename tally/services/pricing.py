@@ -19,9 +19,12 @@ from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.period import BillingPeriod
 from tally.store.database import Connection
 from tally.store.metering.prices import (
+    ModifierRow,
     PriceRow,
     StoredVersion,
     TierRow,
+    UnpricedRow,
+    VersionRows,
     insert_version,
     lock_versions,
     stored_versions,
@@ -62,7 +65,7 @@ def add_versions(connection: Connection, versions: Sequence[PriceVersion]) -> li
         new = [version for version in versions if version.version not in loaded]
         check_collisions([*loaded.values(), *new])
         for version in new:
-            _insert(connection, version)
+            insert_version(connection, rows_of(version))
     return [version.version for version in new]
 
 
@@ -129,17 +132,17 @@ def _refuse_changed(versions: Sequence[PriceVersion], loaded: dict[str, PriceVer
         raise Refused("a price version never changes", reasons)
 
 
-def _insert(connection: Connection, version: PriceVersion) -> None:
+def rows_of(version: PriceVersion) -> VersionRows:
+    """A version as the ledger keeps it."""
     content = simplejson.dumps(version.content, use_decimal=True, ensure_ascii=False)
-    insert_version(
-        connection,
+    return VersionRows(
         StoredVersion(
             version.version, version.valid_from, version.valid_to, version.currency, content, version.content_hash
         ),
         [price_row(price) for price in version.prices],
         [row for price in version.prices for row in tier_rows(price)],
-        [(m.platform, m.resource_type, m.kind, m.value, m.modifier) for m in version.modifiers],
-        [(free.platform, free.resource_type, free.metric) for free in version.unpriced],
+        [ModifierRow(m.platform, m.resource_type, m.kind, m.value, m.modifier) for m in version.modifiers],
+        [UnpricedRow(free.platform, free.resource_type, free.metric) for free in version.unpriced],
     )
 
 
@@ -156,5 +159,5 @@ def tier_rows(price: Price) -> Iterator[TierRow]:
     """The tiers of a price as rating reads them."""
     above = Decimal(0)
     for no, tier in enumerate(price.terms.tiers.steps if price.terms and price.terms.tiers else (), 1):
-        yield (price.platform, price.resource_type, price.metric, no, above, tier.up_to, tier.price)
+        yield TierRow(price.platform, price.resource_type, price.metric, no, above, tier.up_to, tier.price)
         above = tier.up_to or above

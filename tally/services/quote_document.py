@@ -9,13 +9,13 @@ from typing import Any
 
 from pricing.adjustments import Applied
 from pricing.money import hours
-from pricing.rating import Rate
 from tally.domain.errors import InvalidInput
 from tally.domain.instants import format_instant, parse_instant
 from tally.domain.principal import ProjectKey
 from tally.domain.project import Project
 from tally.services.quote_items import QuoteItem
 from tally.services.quotes import Quote, QuotedItem
+from tally.store.metering.quotes import QuotedRate
 
 
 def read_items(body: Mapping[str, Any]) -> list[QuoteItem]:
@@ -107,7 +107,7 @@ def _quoted(item: QuotedItem) -> dict[str, Any]:
     }
 
 
-def _rate(rate: Rate) -> dict[str, Any]:
+def _rate(rate: QuotedRate) -> dict[str, Any]:
     return {
         "dimension": rate.dimension,
         "quantity": rate.quantity,
@@ -116,4 +116,5 @@ def _rate(rate: Rate) -> dict[str, Any]:
         "type_modifier": rate.type_modifier,
         "amount": rate.amount,
         "amount_exact": rate.amount_exact,
+        "basis": rate.basis,
     }

@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 from pricing.adjustments import Adjusted, apply
 from pricing.model import PriceVersion
 from pricing.money import total
-from pricing.rating import Rate, RatingFinding, rate
+from pricing.rating import RatingFinding, rate
 from tally.domain.errors import InvalidInput
 from tally.domain.period import BillingPeriod
 from tally.domain.principal import ProjectKey
@@ -23,7 +23,7 @@ from tally.services.quote_items import Described, QuoteItem, describe
 from tally.services.quote_project import QuotedProject, quoted_project
 from tally.store.database import Connection
 from tally.store.metering import quotes as store
-from tally.store.metering.quotes import QuotedUsage
+from tally.store.metering.quotes import QuotedRate, QuotedUsage
 
 _RECORDS = UUID("7a11b111-0000-4000-8000-000000000001")
 
@@ -33,7 +33,7 @@ class QuotedItem:
     """An item with what it costs, in the order of the prices, and what its rating leaves open."""
 
     described: Described
-    rates: tuple[Rate, ...]
+    rates: tuple[QuotedRate, ...]
     findings: tuple[RatingFinding, ...]
 
     @property
@@ -105,20 +105,15 @@ def _costs_by_type(items: Sequence[QuotedItem]) -> dict[str, Decimal]:
 
 def _rates(
     metering: Connection, period: BillingPeriod, version: PriceVersion, usage: Sequence[QuotedUsage]
-) -> Mapping[UUID, list[Rate]]:
+) -> Mapping[UUID, list[QuotedRate]]:
     """Rate all records at once: what they cost may hang together."""
-    rows = store.rated(metering, str(period), (period.start, period.end), version.version, usage)
-    found: defaultdict[UUID, list[Rate]] = defaultdict(list)
-    for row in rows:
-        modifiers = row.state_modifier, row.type_modifier
-        amounts = row.amount, row.amount_exact
-        found[row.usage_record_id].append(
-            Rate(row.dimension, row.quantity, row.price, *modifiers, *amounts, row.currency)
-        )
+    found: defaultdict[UUID, list[QuotedRate]] = defaultdict(list)
+    for row in store.rated(metering, str(period), (period.start, period.end), version.version, usage):
+        found[row.usage_record_id].append(row)
     return found
 
 
-def _in_price_order(rates: Sequence[Rate], record: Described, version: PriceVersion) -> tuple[Rate, ...]:
+def _in_price_order(rates: Sequence[QuotedRate], record: Described, version: PriceVersion) -> tuple[QuotedRate, ...]:
     order = list(version.formulas(record.platform, record.resource_type))
     return tuple(sorted(rates, key=lambda rate: order.index(rate.dimension)))
 

@@ -17,10 +17,10 @@ from pricing.rating import RatingFinding, rate
 from tally.domain.errors import NotFound, Refused
 from tally.domain.run import Run
 from tally.services.known_types import Registry, current_registry
-from tally.services.pricing import version_named
+from tally.services.pricing import rows_of, version_named
 from tally.store.database import Connection
 from tally.store.metering.runs import latest_run
-from tally.store.metering.what_if import DraftRows, ProjectAmounts, UsageShape, rated_by_draft
+from tally.store.metering.what_if import ProjectAmounts, UsageShape, rated_by_draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +115,9 @@ def what_if(reporting: Connection, metering: Connection, period: str, draft: Pri
     if counted.currency != draft.currency:
         currencies = f"{period} was rated in {counted.currency}, {draft.version} is in {draft.currency}"
         raise Refused("amounts of two currencies are not compared", [currencies])
-    amounts, shapes = rated_by_draft(metering, run.id, draft.version, _rows(draft))
+    amounts, shapes = rated_by_draft(metering, run.id, rows_of(draft))
     effects = sorted(map(_effect, amounts), key=lambda effect: (-effect.difference, effect.cloud, effect.project_id))
     return WhatIf(run, draft, tuple(effects), tuple(_unsettled(shapes, current_registry(reporting), draft)))
-
-
-def _rows(draft: PriceVersion) -> DraftRows:
-    return {
-        "pricing_versions": [{"version": draft.version, "currency": draft.currency}],
-        "prices": [
-            {"version": draft.version, "formula": str(price.formula), "price": price.price}
-            | {"platform": price.platform, "resource_type": price.resource_type, "metric": price.metric}
-            for price in draft.prices
-        ],
-        "price_modifiers": [
-            {"version": draft.version, "kind": modifier.kind, "value": modifier.value, "modifier": modifier.modifier}
-            | {"platform": modifier.platform, "resource_type": modifier.resource_type}
-            for modifier in draft.modifiers
-        ],
-    }
 
 
 def _effect(row: ProjectAmounts) -> ProjectEffect:

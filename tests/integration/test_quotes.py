@@ -8,10 +8,12 @@ from uuid import UUID
 
 import pytest
 
+from pricing.price_file import parse_price_version
 from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.period import BillingPeriod
 from tally.domain.principal import ProjectKey
 from tally.services.bills import bills, make_bills
+from tally.services.pricing import add_versions
 from tally.services.projects import create_project
 from tally.services.quote_document import read_items
 from tally.services.quotes import Quote, quote
@@ -255,6 +257,35 @@ def test_a_month_has_its_own_version_and_its_own_length(databases: tuple[Connect
         quote(*databases, february, items, price_version="x")
 
 
+CAPPED = """
+version: capped
+valid_from: 2030-09
+currency: EUR
+pricing:
+  hetzner:
+    server:
+      dimensions:
+        - {metric: count, type: time_gauge, price_per_unit_hour: 0.011, monthly_cap: 6.90, billing_increment: 1h}
+"""
+
+
+def test_a_resource_that_changes_is_capped_as_one(databases: tuple[Connection, Connection]) -> None:
+    """S45: its intervals share the cap of the month, and the hour that is begun is paid once."""
+    add_versions(databases[1], [parse_price_version(CAPPED, "prices.yaml")])
+    server = {"platform": "hetzner", "resource_type": "server", "size": {"vcpus": 2, "ram_gb": 4, "disk_gb": 40}}
+    noon = "2030-09-15T12:00:00Z"
+    made = priced(
+        databases,
+        server | {"resource": "web", "to": noon},
+        server | {"resource": "web", "from": noon, "state": "off"},
+        server | {"hours": Decimal("1.5")},
+        period=BillingPeriod.parse("2030-09"),
+    )
+    assert [item.total for item in made.items] == [Decimal("3.83"), Decimal("3.07"), Decimal("0.02")]
+    assert made.items[2].rates[0].amount_exact == Decimal("0.022")
+    assert made.items[2].rates[0].basis == {"charged": 0, "microseconds": 7_200_000_000}
+
+
 def test_a_quote_is_answered_over_http(api: Client) -> None:
     """Its numbers are exact, and what is wrong is told as everywhere."""
     body = {"period": "2026-03", "items": [instance(hours=744)]}
@@ -270,6 +301,7 @@ def test_a_quote_is_answered_over_http(api: Client) -> None:
         "type_modifier": 1,
         "amount": Decimal("59.52"),
         "amount_exact": Decimal("59.52"),
+        "basis": None,
     }
     for wrong, status in (
         ({"period": "2026-03", "items": []}, 400),

@@ -124,6 +124,23 @@ def test_who_would_pay_more_comes_first(databases: tuple[Connection, Connection]
     assert (archive.drift_before, archive.drift_after) == (Decimal("-0.0016"), Decimal("-0.0048"))
 
 
+def test_a_draft_may_have_tiers_and_caps(databases: tuple[Connection, Connection], march: PriceVersion) -> None:
+    """All that a loaded version may have: 2976 hours of processors in two tiers, and a disk that is capped."""
+    tiers = """tiers:
+          mode: graduated
+          per: project
+          steps:
+          - {up_to: 1000, price_per_unit_hour: 0.02}
+          - {price_per_unit_hour: 0.01}
+"""
+    changed = draft(
+        march,
+        ("price_per_unit_hour: 0.02\n", tiers),
+        ("price_per_unit_hour: 0.001\n", "price_per_unit_hour: 0.001\n        monthly_cap: 50\n"),
+    )
+    assert by_project(what_if(*databases, "2026-03", changed))["shop"] == Decimal("-19.76") + Decimal("-9.52")
+
+
 def test_what_the_draft_leaves_open_is_told(databases: tuple[Connection, Connection], march: PriceVersion) -> None:
     """What is no longer priced, and states and types that its tables lack: each would be a finding of a close."""
     text = to_yaml(march)

@@ -37,12 +37,44 @@ class PriceRow(NamedTuple):
     monthly_cap: Decimal | None
 
 
-# platform, resource_type, metric, no, above, up_to, price
-TierRow = tuple[str, str, str, int, Decimal, Decimal | None, Decimal]
-# platform, resource_type, kind, value, modifier
-ModifierRow = tuple[str, str, str, str, Decimal]
-# platform, resource_type, metric
-UnpricedRow = tuple[str, str, str]
+class TierRow(NamedTuple):
+    """A row of ledger.price_tiers, without its version."""
+
+    platform: str
+    resource_type: str
+    metric: str
+    no: int
+    above: Decimal
+    up_to: Decimal | None
+    price: Decimal
+
+
+class ModifierRow(NamedTuple):
+    """A row of ledger.price_modifiers, without its version."""
+
+    platform: str
+    resource_type: str
+    kind: str
+    value: str
+    modifier: Decimal
+
+
+class UnpricedRow(NamedTuple):
+    """A row of ledger.unpriced, without its version."""
+
+    platform: str
+    resource_type: str
+    metric: str
+
+
+class VersionRows(NamedTuple):
+    """A version with all its rows: what rating reads of it."""
+
+    version: StoredVersion
+    prices: Sequence[PriceRow]
+    tiers: Sequence[TierRow]
+    modifiers: Sequence[ModifierRow]
+    unpriced: Sequence[UnpricedRow]
 
 
 def lock_versions(connection: Connection) -> None:
@@ -59,15 +91,9 @@ def stored_versions(connection: Connection) -> list[StoredVersion]:
     return [StoredVersion(*row) for row in rows]
 
 
-def insert_version(
-    connection: Connection,
-    version: StoredVersion,
-    prices: Sequence[PriceRow],
-    tiers: Sequence[TierRow],
-    modifiers: Sequence[ModifierRow],
-    unpriced: Sequence[UnpricedRow],
-) -> None:
+def insert_version(connection: Connection, rows: VersionRows) -> None:
     """Add one version with all its rows; they never change afterwards."""
+    version, prices, tiers, modifiers, unpriced = rows
     connection.execute(
         "insert into ledger.pricing_versions (version, valid_from, valid_to, currency, content, content_hash)"
         " values (%s, %s, %s, %s, %s::jsonb, %s)",

@@ -46,6 +46,7 @@ class QuotedRate(NamedTuple):
     amount: Decimal
     amount_exact: Decimal
     currency: str
+    basis: dict[str, Any] | None  # what the amount goes by that other records decide
 
 
 _RATING = rating_sql(RatingTables(run="quoted_run", usage_records="quoted_usage")).replace("%", "%%")

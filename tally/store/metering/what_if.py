@@ -4,15 +4,16 @@ The rating itself is the macro of the close (rating_sql.py); here it is given it
 the draft as values of the statement.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from tally.store.database import Connection
 from tally.store.json_text import write_json
 from tally.store.metering.effective import RATED, USAGE
+from tally.store.metering.prices import ModifierRow, PriceRow, TierRow, VersionRows
 from tally.store.metering.rating_sql import RatingTables, rating_sql
 from tally.store.metering.runs import members
 
@@ -39,10 +40,7 @@ class UsageShape(NamedTuple):
     records: int
 
 
-# The rows of a draft, by the table of the ledger that they would be in; what a row does not name is null.
-DraftRows = Mapping[str, Sequence[Mapping[str, Any]]]
-
-_TABLES = ("pricing_versions", "prices", "price_modifiers")
+_TABLES = ("pricing_versions", "prices", "price_tiers", "price_modifiers")
 
 _RATING = rating_sql(
     RatingTables(
@@ -50,10 +48,12 @@ _RATING = rating_sql(
         usage_records="used",
         versions="draft_pricing_versions",
         prices="draft_prices",
+        tiers="draft_price_tiers",
         modifiers="draft_price_modifiers",
     )
 ).replace("%", "%%")
 
+# What a row does not name is null.
 _DRAFT = ", ".join(
     f"draft_{table} as (select * from jsonb_populate_recordset(null::ledger.{table}, %({table})s::jsonb))"
     for table in _TABLES
@@ -116,7 +116,7 @@ def reading(connection: Connection) -> Iterator[None]:
 
 
 def rated_by_draft(
-    connection: Connection, run_id: UUID, version: str, draft: DraftRows
+    connection: Connection, run_id: UUID, draft: VersionRows
 ) -> tuple[list[ProjectAmounts], list[UsageShape]]:
     """Compare what counts as of a run with what it would cost by a draft, project by project, in one snapshot.
 
@@ -125,8 +125,19 @@ def rated_by_draft(
     """
     with reading(connection):
         counting = {"members": members(connection, run_id)}
-        rows = {table: write_json(draft[table]) for table in _TABLES}
-        asked = counting | rows | {"run_id": run_id, "version": version}
+        asked = counting | _rows(draft) | {"run_id": run_id, "version": draft.version.version}
         amounts = connection.execute(_AMOUNTS.encode(), asked, prepare=False).fetchall()
         shapes = connection.execute(_SHAPES.encode(), counting, prepare=False).fetchall()
     return [ProjectAmounts(*row) for row in amounts], [UsageShape(*row) for row in shapes]
+
+
+def _rows(draft: VersionRows) -> dict[str, str]:
+    """The rows of a draft as JSON, by the tables of the ledger that they would be in."""
+    name = {"version": draft.version.version}
+    tables: dict[str, Sequence[PriceRow | TierRow | ModifierRow]] = {
+        "prices": draft.prices,
+        "price_tiers": draft.tiers,
+        "price_modifiers": draft.modifiers,
+    }
+    rows = {table: write_json([name | row._asdict() for row in rows]) for table, rows in tables.items()}
+    return rows | {"pricing_versions": write_json([name | {"currency": draft.version.currency}])}
