@@ -8,3 +8,12 @@
         * 0.{{ '0' * (decimals - 1) }}1
     )::numeric(38, {{ decimals }})
 {%- endmacro %}
+
+{# What of an amount in cents has come together after a part of its time, rounded half away from zero to the cent. #}
+{% macro share(amount, elapsed_us, length_us) -%}
+    (
+        sign({{ amount }})
+        * div(abs({{ amount }}) * 200 * {{ elapsed_us }} + {{ length_us }}, 2 * {{ length_us }})
+        * 0.01
+    )
+{%- endmacro %}

@@ -20,6 +20,8 @@ from tally.services.pricing import load_price_versions
 from tally.services.registry import define_type, versions_of_type
 from tally.services.relations import Change, close_relation, relate
 from tally.store.database import connected
+from tally.store.metering import runs as run_store
+from tally.store.metering.differences import project_sums
 from tests.conftest import REPOSITORY, fresh_database
 from tests.integration.closing import LARGE, SMALL, House, instance
 from tests.integration.correcting import bills, correct, costs, finalize_month, finalized_rows, lines, records
@@ -344,6 +346,44 @@ def test_marts_of_a_corrected_month_are_its_effective_records(corrected: House) 
             where as_of_run_id = {last} and jsonb_typeof(metric.value) = 'number' and metric.key <> 'count'
             group by 1, 2, 3 having sum(metric.value::numeric) <> 0 order by 1, 2, 3"""
     )
+
+
+def test_days_of_a_corrected_month_are_its_effective_records_spread(corrected: House) -> None:
+    """Whatever was taken back falls on no day; each resource has a project of its own, so that none hides another."""
+    last = "(select id from ledger.runs where status = 'finalized' order by load_id desc limit 1)"
+    assert corrected.query(
+        "select project_id, resource_type, sum(amount) from marts.project_costs_daily"
+        " group by 1, 2 having sum(abs(amount)) <> 0 order by 1, 2"
+    ) == corrected.query(
+        f"select project_id, resource_type, sum(amount) from ledger.effective_rated_records"
+        f" where as_of_run_id = {last} group by 1, 2 having sum(amount) <> 0 order by 1, 2"
+    )
+    assert corrected.query(
+        "select to_char(day, 'DD'), amount from marts.project_costs_daily where project_id = 'p-deleted'"
+        " and amount <> 0 order by day"
+    ) == corrected.query(
+        f"""select to_char(day, 'DD'), round(sum(rated.amount) / 9, 2)
+            from ledger.effective_rated_records as rated
+            cross join generate_series(timestamp '2026-03-01', '2026-03-09', '1 day') as day
+            where as_of_run_id = {last} and project_id = 'p-deleted' group by day order by day"""
+    )
+
+
+def test_the_history_of_corrections_is_what_each_of_them_says(corrected: House) -> None:
+    """The same as tally correct prints, correction by correction; one without news has no rows."""
+    with connected(corrected.metering_url) as metering:
+        runs = run_store.select_runs(metering, kind="correction", statuses=("finalized",))
+        said = {
+            (run.id, row.cloud, row.project_id, row.currency or "EUR"): tuple(row[3:])
+            for run in runs
+            for row in project_sums(metering, run.id)
+        }
+    rows = corrected.query(
+        "select run_id, cloud, project_id, currency, reversed_records, new_records, minutes, amount"
+        " from marts.project_corrections"
+    )
+    assert {row[:4]: row[4:] for row in rows} == said
+    assert len({row[0] for row in rows}) == 4
 
 
 def test_the_documents_of_all_runs_add_up_to_the_bills_that_count(corrected: House) -> None:

@@ -2,7 +2,7 @@
 
 from resources.dbt import invoke, parse
 
-MODELS = "staging intermediate"
+MODELS = "staging intermediate marts"
 
 
 def test_the_worked_examples_of_the_models_hold(metering_url: str, tally_home: None) -> None:  # noqa: ARG001
@@ -16,4 +16,7 @@ def test_the_worked_examples_of_the_models_hold(metering_url: str, tally_home: N
         "int_usage_increments",
         "int_usage_records",
         "int_rated_records",
+        "project_costs_daily",
+        "project_corrections",
+        "price_versions",
     }

@@ -110,8 +110,11 @@ def test_the_price_file_of_the_reference_is_accepted() -> None:
 
 def test_the_columns_of_the_marts_are_listed() -> None:
     """In the order of the models' own descriptions."""
-    models = yaml.safe_load((REPOSITORY / "dbt_project/models/marts/_models.yml").read_text(encoding="utf-8"))["models"]
+    files = sorted((REPOSITORY / "dbt_project/models/marts").glob("*.yml"))
+    described = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    models = [model for file in described for model in file.get("models", ())]
     page = reference("marts.md")
+    assert sorted(re.findall(r"^## marts\.(\w+)$", page, re.MULTILINE)) == sorted(model["name"] for model in models)
     for model in models:
         section = page.partition(f"## marts.{model['name']}\n")[2].partition("\n## ")[0]
         listed = [name.strip("`") for row in _FIELD.findall(section) for name in row.split(", ")]
