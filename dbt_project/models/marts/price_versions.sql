@@ -16,6 +16,14 @@ modifiers as (
     group by version, platform, resource_type
 ),
 
+tiers as (
+    select
+        version, platform, resource_type, metric,
+        jsonb_agg(jsonb_build_object('above', above, 'up_to', up_to, 'price', price) order by no) as tiers
+    from {{ source('ledger', 'price_tiers') }}
+    group by version, platform, resource_type, metric
+),
+
 prices as (
     select * from {{ source('ledger', 'prices') }}
 )
@@ -24,11 +32,18 @@ select
     versions.version, to_char(versions.valid_from, 'YYYY-MM') as first_period,
     to_char(versions.valid_until - interval '1 month', 'YYYY-MM') as last_period,
     prices.platform, prices.resource_type, prices.metric, prices.formula, prices.price, versions.currency,
+    prices.tier_mode, prices.tier_group, tiers.tiers,
+    prices.minimum_us * interval '1 microsecond' as minimum_duration,
+    prices.increment_us * interval '1 microsecond' as billing_increment, prices.monthly_cap,
     case when prices.formula = 'time_gauge' then coalesce(modifiers.state_modifiers, '{}') end as state_modifiers,
     case when prices.formula = 'time_gauge' then coalesce(modifiers.type_modifiers, '{}') end as type_modifiers,
     versions.content_hash, versions.loaded_at
 from versions
 inner join prices on prices.version = versions.version
+left join tiers
+    on
+        tiers.version = prices.version and tiers.platform = prices.platform
+        and tiers.resource_type = prices.resource_type and tiers.metric = prices.metric
 left join modifiers
     on
         modifiers.version = prices.version and modifiers.platform = prices.platform
