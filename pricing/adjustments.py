@@ -8,9 +8,8 @@ is bill.py's.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from enum import StrEnum
-from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +23,9 @@ MAX_PER_RELATION = 20
 MAX_RATE_DECIMALS = 10
 MAX_DESCRIPTION = 500
 
+# Decimals of any length are added and multiplied without rounding: it raises where it would have to.
+_EXACT = Context(prec=100_000, traps=[Inexact, InvalidOperation])
+_ZERO = Decimal("0.00")
 _SCOPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\.[A-Za-z0-9][A-Za-z0-9_-]{0,62}", re.ASCII)
 _KEYS = ("type", "description", "rate", "scope")
 
@@ -37,6 +39,7 @@ class AdjustmentType(StrEnum):
     KICKBACK = "kickback"                   # of the exact net cost, owed to the target of the relation
 
 
+_TAKEN_OFF = (AdjustmentType.DISCOUNT, AdjustmentType.PROJECT_DISCOUNT)
 _ORDER = {kind: place for place, kind in enumerate(AdjustmentType)}
 
 
@@ -90,19 +93,20 @@ def apply(costs: Mapping[str, Decimal], terms: Iterable[Term]) -> Adjusted:
         terms: in whatever order; surcharges come first, then discounts, project discounts and kickbacks, within a type
             by relation id, within a relation as it lists them.
     """
-    base = {kind: Fraction(checked(cost)) for kind, cost in costs.items()}
+    base = {kind: checked(cost) for kind, cost in costs.items()}
     running = dict(base)
     lines = []
-    for term in sorted(terms, key=_application_order):
-        adjustment, rate = term.adjustment, Fraction(term.adjustment.rate)
-        of = base if adjustment.type is AdjustmentType.SURCHARGE else running
-        kinds = [kind for kind in of if adjustment.scope in (EVERYTHING, kind)]
-        amount_of = sum((of[kind] for kind in kinds), Fraction(0))
-        sign = -1 if adjustment.type in (AdjustmentType.DISCOUNT, AdjustmentType.PROJECT_DISCOUNT) else 1
-        lines.append(Applied(term, _rounded(amount_of), _rounded(sign * rate * amount_of)))
-        if adjustment.type is not AdjustmentType.KICKBACK:
-            for kind in kinds:
-                running[kind] += sign * rate * of[kind]
+    with localcontext(_EXACT):
+        for term in sorted(terms, key=_application_order):
+            kind_of, scope = term.adjustment.type, term.adjustment.scope
+            of = base if kind_of is AdjustmentType.SURCHARGE else running
+            kinds = [kind for kind in of if scope in (EVERYTHING, kind)]
+            share = -term.adjustment.rate if kind_of in _TAKEN_OFF else term.adjustment.rate
+            amount_of = sum((of[kind] for kind in kinds), _ZERO)
+            lines.append(Applied(term, _rounded(amount_of), _rounded(share * amount_of)))
+            if kind_of is not AdjustmentType.KICKBACK:
+                for kind in kinds:
+                    running[kind] += share * of[kind]
     whole = total(costs.values())
     owed = [line.amount for line in lines if line.term.adjustment.type is AdjustmentType.KICKBACK]
     paid = [line.amount for line in lines if line.term.adjustment.type is not AdjustmentType.KICKBACK]
@@ -166,5 +170,6 @@ def _application_order(term: Term) -> tuple[int, UUID, int]:
     return (_ORDER[term.adjustment.type], term.relation_id, term.place)
 
 
-def _rounded(value: Fraction) -> Decimal:
-    return round_amount(value.numerator, value.denominator)
+def _rounded(value: Decimal) -> Decimal:
+    """Round half up, away from zero: the only rounding that an amount undergoes."""
+    return round_amount(*value.as_integer_ratio())

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby
+from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Protocol
-
-import simplejson
 
 from pricing.model import PriceVersion
 from pricing.money import hours
@@ -142,10 +141,10 @@ def _line_item(records: Sequence[UsageCosts], platform: str, forms: Forms) -> tu
     cents = sum(record.cents for record in records)
     periods = ",\n        ".join([_period(record, platform, forms) for record in records])
     text = (
-        f'{{\n      "resource_type": {_quoted(first.resource_type)},\n'
-        f'      "resource_id": {simplejson.dumps(first.resource_id, ensure_ascii=False)},\n'
-        f'      "platform": {_quoted(platform)},\n'
-        f'      "description": {_quoted(_description(records))},\n'
+        f'{{\n      "resource_type": {encode_basestring(first.resource_type)},\n'
+        f'      "resource_id": {encode_basestring(first.resource_id)},\n'
+        f'      "platform": {encode_basestring(platform)},\n'
+        f'      "description": {encode_basestring(_description(records))},\n'
         f'      "periods": [\n        {periods}\n      ],\n'
         f'      "total": {amount_text(cents)}\n    }}'
     )
@@ -161,7 +160,7 @@ def _period(record: UsageCosts, platform: str, forms: Forms) -> str:
     values += [amounts[place] for place in form.order]
     modifiers = _modifier(record.state_modifier), _modifier(record.type_modifier)
     return form.template % (
-        _quoted(record.state),
+        encode_basestring(record.state),
         _instant(record.from_us),
         _instant(record.to_us),
         _hours(record.to_us - record.from_us),
@@ -187,7 +186,7 @@ def _form(version: PriceVersion, platform: str, resource_type: str, dimensions: 
     if len({*dimensions}) < len(dimensions):
         faults.append("one dimension is rated twice")
     listed = [metric for metric in formulas if metric in dimensions]
-    labels = [simplejson.dumps(metric, ensure_ascii=False).replace("%", "%%") for metric in listed]
+    labels = [encode_basestring(metric).replace("%", "%%") for metric in listed]
     has_types = version.has_table(platform, resource_type, "type")
     usage = ",\n".join(f"            {label}: %s" for label in labels)
     costs = ",\n".join(f"            {label}: %s" for label in [*labels, '"total"'])
@@ -243,8 +242,3 @@ def _hours(length_us: int) -> str:
 def _modifier(text: str) -> str:
     """Write a modifier with at least one decimal, as 1.0 and 0.25."""
     return text if "." in text else text + ".0"
-
-
-@lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
-    return simplejson.dumps(text, ensure_ascii=False)

@@ -50,10 +50,11 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     A correction stores what differs: it takes back bills and attributions that no longer hold, and writes them again.
     """
     version = version_named(metering, run.pricing_version or "")
-    projects = _projects(metering, run)
+    found = store.projects_of_run(metering, run.id)
+    projects = _projects(metering, run, found)
     relations = _relations(metering, run)
     forest = attribute(projects.keys(), relations)
-    used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
+    used = {(p.cloud, p.external_id) for p in found}
     attributions = list(_attributions(projects, forest, used))
     terms = terms_of(projects, relations, forest, used)
 
@@ -103,19 +104,20 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
 def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
     """The bills as of a run, made again from the records that count; nothing is stored. Needs a transaction."""
     version = version_named(metering, run.pricing_version or "")
-    projects, relations = _projects(metering, run), _relations(metering, run)
-    used = {(p.cloud, p.external_id) for p in store.projects_of_run(metering, run.id)}
+    found = store.projects_of_run(metering, run.id)
+    projects, relations = _projects(metering, run, found), _relations(metering, run)
+    used = {(p.cloud, p.external_id) for p in found}
     terms = terms_of(projects, relations, attribute(projects.keys(), relations), used)
     yield from _bills(store.records(metering, run.id, version.currency), run, projects, version, terms)
 
 
-def _projects(metering: Connection, run: Run) -> dict[UUID, ProjectRow]:
-    """All projects by id. One that the registry does not know gets an id of its own, derived from its name."""
+def _projects(metering: Connection, run: Run, found: Sequence[ProjectRow]) -> dict[UUID, ProjectRow]:
+    """All projects by id. One with usage that the registry does not know gets an id of its own, made of its name."""
     known = {p.id: p for p in store.registered_projects(metering, run.load_id) if p.id is not None}
     names = {(p.cloud, p.external_id) for p in known.values()}
     unknown = {
         uuid5(_UNKNOWN_PROJECTS, f"{p.cloud}\n{p.external_id}"): p._replace(id=None)
-        for p in store.projects_of_run(metering, run.id)
+        for p in found
         if (p.cloud, p.external_id) not in names
     }
     return known | unknown
