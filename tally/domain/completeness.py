@@ -31,6 +31,7 @@ RUN_KINDS = (
     "cycle",
     "unreadable_adjustment",
     "adjustment_not_applied",
+    "rounding_drift",
 )
 KINDS = (*RUN_KINDS, *OBSERVED_KINDS)
 EXAMPLES = 3

@@ -29,7 +29,7 @@ from tally.services.load import load
 from tally.services.pricing import version_for, version_named
 from tally.services.registry import current_registry
 from tally.store.database import Connection
-from tally.store.metering import corrections, ledger
+from tally.store.metering import corrections, drift, ledger
 from tally.store.metering import findings as findings_store
 from tally.store.metering import runs as store
 from tally.store.metering.checks import invariant_names
@@ -181,12 +181,18 @@ def write_usage(metering: Connection, run: Run) -> int:
 
 
 def write_rated(metering: Connection, run: Run) -> int:
-    """Write the rated records of the run; a repeated call replaces its own records."""
+    """Write the rated records of the run, and how far they have drifted; a repeated call replaces its own."""
     with metering.transaction():
         store.delete_rated(metering, run.id)
-        if run.kind == "correction":
-            return corrections.write_rated(metering, run, corrected_run(metering, run).id)
-        return ledger.write_rated(metering, run.id)
+        findings_store.delete_kinds(metering, run.id, [drift.KIND])
+        if run.kind != "correction":
+            count = ledger.write_rated(metering, run.id)
+            drift.write_drift(metering, run.id)
+            return count
+        corrected = corrected_run(metering, run).id
+        count = corrections.write_rated(metering, run, corrected)
+        drift.write_drift(metering, run.id, store.members(metering, corrected))
+        return count
 
 
 def complete(metering: Connection, run: Run, clock: Clock) -> Run:
