@@ -14,7 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tally.store.embedded import embedded_server
-from tests.bench import bills, close_vs_copy, http_ingest, ingest_vs_copy, lifecycle_query, timeline_vs_duckdb
+from tests.bench import (
+    bills,
+    close_vs_copy,
+    http_ingest,
+    ingest_vs_copy,
+    lifecycle_query,
+    rating_vs_copy,
+    timeline_vs_duckdb,
+)
 from tests.conftest import temporary_home
 
 BENCHMARKS: dict[str, Callable[[str], list[dict[str, object]]]] = {
@@ -23,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[str], list[dict[str, object]]]] = {
     "timeline_vs_duckdb": timeline_vs_duckdb.run,
     "close_vs_copy": close_vs_copy.run,
     "bills_20000_projects_s": bills.run,
+    "rating_vs_copy": rating_vs_copy.run,
     "lifecycle_query_ms": lifecycle_query.run,
 }
 # Results that another benchmark brings along.
