@@ -6,9 +6,22 @@
    ledger.prices, ledger.price_modifiers and ledger.price_tiers. What terms of a price do is settled in pricing/terms.py
    and pricing/month.py; here they cost nothing where no price has any. #}
 {% macro rating(run, usage_records, versions, prices, modifiers, tiers) -%}
-with prices as (
+with modifiers as (
+    select
+        modifiers.platform, modifiers.resource_type,
+        jsonb_object_agg(modifiers.value, modifiers.modifier) filter (where modifiers.kind = 'state') as of_states,
+        jsonb_object_agg(modifiers.value, modifiers.modifier) filter (where modifiers.kind = 'type') as of_types
+    from {{ modifiers }} as modifiers
+    inner join {{ run }} as run on modifiers.version = run.pricing_version
+    group by modifiers.platform, modifiers.resource_type
+),
+
+-- A counter has no modifiers: nothing is found in none.
+prices as materialized (
     select
         prices.*, versions.currency,
+        case when prices.formula = 'time_gauge' then modifiers.of_states end as of_states,
+        case when prices.formula = 'time_gauge' then modifiers.of_types end as of_types,
         coalesce(prices.tier_mode, prices.minimum_us::text, prices.increment_us::text, prices.monthly_cap::text)
         is not null as has_terms,
         -- Units are unit microseconds of a time gauge, units of a counter; both come to an amount x 3.6e9.
@@ -17,12 +30,7 @@ with prices as (
     from {{ prices }} as prices
     inner join {{ run }} as run on prices.version = run.pricing_version
     inner join {{ versions }} as versions on versions.version = prices.version
-),
-
-modifiers as (
-    select modifiers.*
-    from {{ modifiers }} as modifiers
-    inner join {{ run }} as run on modifiers.version = run.pricing_version
+    left join modifiers on modifiers.platform = prices.platform and modifiers.resource_type = prices.resource_type
 ),
 
 tiers as (
@@ -41,19 +49,11 @@ priced as not materialized (
         prices.monthly_cap, prices.units_of_a_bound, prices.scale,
         prices.metric as dimension, prices.formula, prices.price, prices.currency, prices.version as pricing_version,
         (usage_records.usage ->> prices.metric)::numeric as quantity,
-        case when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) else 1 end as state_modifier,
-        case when prices.formula = 'time_gauge' then coalesce(by_type.modifier, 1) else 1 end as type_modifier
+        coalesce((prices.of_states ->> usage_records.state)::numeric, 1) as state_modifier,
+        coalesce((prices.of_types ->> (usage_records.size ->> 'type'))::numeric, 1) as type_modifier
     from {{ usage_records }} as usage_records
     inner join prices
         on usage_records.platform = prices.platform and usage_records.resource_type = prices.resource_type
-    left join modifiers as by_state
-        on
-            by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
-            and by_state.kind = 'state' and by_state.value = usage_records.state
-    left join modifiers as by_type
-        on
-            by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
-            and by_type.kind = 'type' and by_type.value = usage_records.size ->> 'type'
     where jsonb_typeof(usage_records.usage -> prices.metric) = 'number'
 ),
 
@@ -186,14 +186,20 @@ multiplied as (
         cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity,
         tier_price, state_modifier, type_modifier, numerator, currency, pricing_version, basis
     from with_terms
+),
+
+-- Both are rounded from one quotient that is cut off a decimal further: what is cut off never decides a half.
+divided as (
+    select *, {{ cut_off_after_13_decimals('numerator') }} as quotient
+    from multiplied
 )
 
 select
     cloud, platform, resource_type, resource_id,
-    {{ derived_id(['usage_record_id', 'dimension']) }} as id,
+    md5(usage_record_id::text || dimension)::uuid as id,
     run_id, usage_record_id, project_id, dimension, quantity, price, state_modifier, type_modifier,
-    {{ round_half_up('numerator', 3600000000, 12) }} as amount_exact,
-    {{ round_half_up('numerator', 3600000000, 2) }} as amount,
+    quotient::numeric(38, 12) as amount_exact,
+    quotient::numeric(18, 2) as amount,
     currency, pricing_version, basis
-from multiplied
+from divided
 {%- endmacro %}

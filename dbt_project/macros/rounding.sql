@@ -17,3 +17,10 @@
         * 0.01
     )
 {%- endmacro %}
+
+{# numerator / 3.6e9, cut off towards zero after 13 decimals by integer division: 3.6e9 is 36 x 10^8. Rounding it half
+   away from zero to 12 decimals or fewer, which a cast to numeric does, is rounding the exact quotient: a half of those
+   has at most 13 decimals, so that whatever is cut off lies beyond it on the same side. #}
+{% macro cut_off_after_13_decimals(numerator) -%}
+    div({{ numerator }} * 100000, 36) * 0.0000000000001
+{%- endmacro %}
