@@ -18,25 +18,31 @@ Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 # it decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a synthetic create
 # only if a collector's create follows. And one right after the period can take the first sample of a series away from a
 # life that ended in it.
+_SYNTHETIC = """
+    with synthetic as (
+        select cloud, resource_type, resource_id, bool_or(event_type = 'reconcile.delete') as deleted
+        from raw.events
+        where source = 'reconciliation' and event_type in ('reconcile.create', 'reconcile.delete')
+            and timestamp <= %(period_to)s
+        group by cloud, resource_type, resource_id)"""
 _OUTSIDE = """
     from raw.events as e
+    left join synthetic as s
+        on s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
     where e.load_id > %(load_id)s and (
         e.timestamp < %(period_to)s
         or (e.timestamp = %(period_to)s and exists (
             select from raw.lifecycles as does
             where does.platform = e.platform and does.resource_type = e.resource_type
                 and does.event_type = e.event_type and does.effect in ('usage', 'delete')))
-        or exists (
-            select from raw.events as s
-            where s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
-                and s.source = 'reconciliation' and s.timestamp <= %(period_to)s
-                and (s.event_type = 'reconcile.delete' or (s.event_type = 'reconcile.create' and exists (
-                    select from raw.events as c
-                    inner join raw.lifecycles as does
-                        on does.platform = c.platform and does.resource_type = c.resource_type
-                            and does.event_type = c.event_type and does.effect = 'create'
-                    where c.cloud = e.cloud and c.resource_type = e.resource_type and c.resource_id = e.resource_id
-                        and c.source = 'collector' and c.timestamp >= e.timestamp))))
+        or s.deleted
+        or (not s.deleted and exists (
+            select from raw.events as c
+            inner join raw.lifecycles as does
+                on does.platform = c.platform and does.resource_type = c.resource_type
+                    and does.event_type = c.event_type and does.effect = 'create'
+            where c.cloud = e.cloud and c.resource_type = e.resource_type and c.resource_id = e.resource_id
+                and c.source = 'collector' and c.timestamp >= e.timestamp))
         or (e.timestamp <= (
             select max(fetched.reach_to) from raw.counter_sources as fetched where fetched.fetch_id = %(fetch_id)s)
             and exists (
@@ -57,8 +63,8 @@ class Counted(NamedTuple):
 def resources_outside(connection: Connection, run: Run, limit: int) -> list[Resource]:
     """Resources with loaded events that came after the run's load and could change its records."""
     return connection.execute(
-        f"""select distinct e.cloud, e.resource_type, e.resource_id {_OUTSIDE}
-            order by 1, 2, 3 limit %(limit)s""".encode(),
+        f"{_SYNTHETIC} select distinct e.cloud, e.resource_type, e.resource_id {_OUTSIDE} order by 1, 2, 3"
+        " limit %(limit)s".encode(),
         _outside(run) | {"limit": limit},
         prepare=False,
     ).fetchall()
@@ -66,7 +72,8 @@ def resources_outside(connection: Connection, run: Run, limit: int) -> list[Reso
 
 def events_outside(connection: Connection, run: Run) -> int:
     """How many loaded events came after the run's load and could change its records."""
-    row = connection.execute(f"select count(*) {_OUTSIDE}".encode(), _outside(run), prepare=False).fetchone()
+    query = f"{_SYNTHETIC} select count(*) {_OUTSIDE}"
+    row = connection.execute(query.encode(), _outside(run), prepare=False).fetchone()
     assert row is not None
     return int(row[0])
 
