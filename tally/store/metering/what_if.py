@@ -55,7 +55,7 @@ _RATING = rating_sql(
 
 # What a row does not name is null.
 _DRAFT = ", ".join(
-    f"draft_{table} as (select * from jsonb_populate_recordset(null::ledger.{table}, %({table})s::jsonb))"
+    f"draft_{table} as materialized (select * from jsonb_populate_recordset(null::ledger.{table}, %({table})s::jsonb))"
     for table in _TABLES
 )
 
@@ -69,7 +69,7 @@ _AMOUNTS = f"""
 
     {_DRAFT},
 
-    used as (
+    used as materialized (
         select
             cloud, platform, resource_type, resource_id, id, run_id, lifetime_no, project_id, state, from_ts, to_ts,
             from_event_id, to_event_id, usage,
