@@ -86,6 +86,7 @@ getCompleteness       -           401     403   403       200       200       40
 listWaivers           -           401     403   403       200       200       403
 createWaiver          -           401     403   403       400       403       403
 listRuns              -           401     403   403       200       200       403
+listDeliveries        -           401     403   403       200       200       403
 createQuote           own         401     403   403       200       200       200
 createQuote           foreign     401     403   403       200       200       403
 syncCloud             own         401     403   200       200       403       403
@@ -165,6 +166,7 @@ CALLS = {
     "listWaivers": Call("GET", f"/api/v1/periods/{PERIOD}/waivers"),
     "createWaiver": Call("POST", f"/api/v1/periods/{PERIOD}/waivers", {"kind": "cycle", "reason": "it never blocks"}),
     "listRuns": Call("GET", "/api/v1/runs"),
+    "listDeliveries": Call("GET", "/api/v1/deliveries"),
     "createQuote": Call("POST", "/api/v1/quotes", QUOTE),
     "syncCloud": Call("POST", "/internal/sync/{cloud}"),
     "liveness": Call("GET", "/healthz"),

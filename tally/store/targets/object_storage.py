@@ -1,6 +1,5 @@
 """Object storage as a target: a bucket of S3, or of what speaks like it. A document is always the same object."""
 
-import errno
 from typing import Any
 
 import fsspec  # type: ignore[import-untyped]
@@ -65,5 +64,6 @@ class ObjectStorage:
 
 
 def _exists(error: OSError) -> bool:
-    """Whether a conditional put was refused because the object is there; not every server says so alike."""
-    return isinstance(error, FileExistsError) or (error.errno == errno.EINVAL and "pre" in str(error).lower())
+    """Whether a conditional put was refused because the object is there; s3fs does not call it so for every server."""
+    code = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
+    return isinstance(error, FileExistsError) or code in {"PreconditionFailed", "412"}

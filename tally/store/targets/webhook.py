@@ -18,7 +18,7 @@ from tenacity.wait import wait_base
 from urllib3.exceptions import HTTPError
 
 from tally.domain.delivery import Parcel
-from tally.domain.errors import InvalidInput, Refused, Unavailable
+from tally.domain.errors import InvalidInput, Refused, TallyError, Unavailable
 
 ATTEMPTS = 4  # at once; later ones are the outbox's business
 LONGEST_PAUSE = 30.0  # seconds
@@ -102,12 +102,11 @@ class Webhook:
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                if response.ok and not response.is_redirect and response.status_code < HTTPStatus.MULTIPLE_CHOICES:
-                    return f"answered {response.status_code}"
-                self._refuse(parcel, response)
+                if not HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+                    raise self._fault(parcel, response)
+                return f"answered {response.status_code}"
         except requests.RequestException as error:
             raise _Busy(f"{self._name} does not answer: {_reason(error)}") from None
-        raise AssertionError
 
     def _headers(self, parcel: Parcel) -> dict[str, str]:
         timestamp = int(self._clock())
@@ -122,14 +121,14 @@ class Webhook:
             "webhook-signature": signature(self._key, parcel.idempotency_key, timestamp, parcel.body),
         }
 
-    def _refuse(self, parcel: Parcel, response: requests.Response) -> None:
+    def _fault(self, parcel: Parcel, response: requests.Response) -> TallyError:
         status = response.status_code
         said = f"{self._name} answers {status}: {_shown(response)}"
         if status in _BUSY:
-            raise _Busy(said, _seconds(response.headers))
+            return _Busy(said, _seconds(response.headers))
         if status in _OF_THE_DOCUMENT:
-            raise Refused(f"{parcel.name} is not taken", [said])
-        raise Unavailable(said)
+            return Refused(f"{parcel.name} is not taken", [said])
+        return Unavailable(said)
 
 
 class _Patient(wait_base):
