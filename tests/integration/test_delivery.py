@@ -22,7 +22,7 @@ from tally.store.database import Connection, connected
 from tally.store.metering.deliveries import DeliveryRow, Progress
 from tally.store.targets.directory import Directory
 from tally.store.targets.webhook import Webhook, read_secret
-from tests.integration.api_server import Client
+from tests.integration.api_server import live_api
 from tests.integration.issuing import CLOUD, bill, cancellation, finalized
 from tests.receiver import SECRET, hangs_up, receiving, says
 
@@ -267,21 +267,24 @@ class TestTogether:
         assert len({(message.key, message.body) for message in receiver.messages}) == 40
 
 
-def test_deliveries_are_shown_over_http(metering: Connection, march: UUID, api: Client) -> None:
+def test_deliveries_are_shown_over_http(
+    reporting_url: str, metering_url: str, metering: Connection, march: UUID
+) -> None:
     """Page by page, narrowed down by target, month and status."""
     deliver_to(metering, to(Shelf(refuses("p-2"))), clock)
     deliver_to(metering, to(Shelf(), "archive"), clock)
     address = "/api/v1/deliveries"
-    every = api.items(address, limit=4)
+    with live_api(reporting_url, metering_url) as api:
+        every = api.items(address, limit=4)
+        (failed,) = api.items(address, target="erp", period="2026-03", status="failed")
+        assert api.items(address, period="2026-04") == []
+        assert api.get(address, status="lost").status_code == 400
     assert Counter((item["target"], item["status"]) for item in every) == {
         ("archive", "delivered"): 3, ("erp", "delivered"): 2, ("erp", "failed"): 1,
     }
-    (failed,) = api.items(address, target="erp", period="2026-03", status="failed")
     assert failed == {
         "target": "erp", "number": failed["number"], "document_type": "invoice", "period": "2026-03",
         "run_id": str(march), "cloud": CLOUD, "project_id": "p-2", "status": "failed", "attempts": 1,
         "attempted_at": "2026-06-01T00:00:00Z", "next_attempt_at": "2026-06-01T00:01:00Z",
         "last_error": "not taken: unknown customer", "delivered_at": None, "receipt": None,
     }
-    assert api.items(address, period="2026-04") == []
-    assert api.get(address, status="lost").status_code == 400
