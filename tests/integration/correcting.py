@@ -76,7 +76,7 @@ def records(house: House, number: int) -> dict[str, int]:
 def finalized_rows(house: House) -> dict[tuple[str, str], str]:
     """A hash of the rows of each finalized run in each table, which tells also whether a row was ever written again."""
     tables = {"runs": "id", "usage_records": "run_id", "rated_records": "run_id", "attributions": "run_id",
-              "bills": "run_id", "findings": "run_id", "checks": "run_id"}
+              "bills": "run_id", "adjustments": "run_id", "findings": "run_id", "checks": "run_id"}
     return {
         (table, str(run_id)): str(digest)
         for table, run in tables.items()
