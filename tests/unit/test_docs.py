@@ -11,12 +11,14 @@ import yaml
 from pricing.documents.focus_columns import COLUMNS
 from pricing.price_file import parse_price_version
 from pricing.rating import RatingFinding
+from tally.api.contract import operations
 from tally.cli import app
 from tally.domain.completeness import KINDS
-from tally.domain.event import FIELDS, decode_event
+from tally.domain.event import FIELDS, decode_event, decode_json
 from tally.domain.graph import RELATION_TYPES, GraphWarning
 from tally.domain.resource_type import ResourceType
 from tally.services.completeness_policy import parse_policy, shipped_policy
+from tally.services.quote_document import read_items
 from tally.services.validation import PayloadRules
 from tally.settings import SETTINGS
 
@@ -106,6 +108,13 @@ def test_the_events_of_the_reference_are_accepted() -> None:
 def test_the_price_file_of_the_reference_is_accepted() -> None:
     """It can be copied into the folder of an installation's prices."""
     assert parse_price_version(block(reference("prices.md"), "yaml"), "prices.md").version == "2026-07"
+
+
+def test_the_quote_of_the_reference_is_accepted() -> None:
+    """It is a request of the contract."""
+    body = decode_json(block(reference("command-line.md"), "json").encode())
+    operations()["createQuote"].check_body("application/json", body)
+    assert len(read_items(body)) == 3
 
 
 def test_the_columns_of_the_marts_are_listed() -> None:
