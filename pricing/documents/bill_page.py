@@ -30,13 +30,19 @@ _MINUS = "\u2212"
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A bill as a run has issued it; without a document, the run has taken it back and written no other."""
+    """A bill as a run has issued it; without a document, the run has taken it back and written no other.
+
+    ``number`` is that of the invoice and ``credit_note`` that of what takes back the one before; empty where there is
+    none, as before a month is finalized.
+    """
 
     run_id: str
     issued_at: datetime
     document: Document | None
     document_hash: str
     reason: str = ""
+    number: str = ""
+    credit_note: str = ""
 
     @property
     def total(self) -> Decimal:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pricing.documents.bill_csv import bill_csv
 from pricing.documents.bill_page import BillPage, Issue, render_bill_page
+from tally.domain.billing_document import DocumentKey
 from tally.domain.errors import NotFound
 from tally.domain.run import Run
 from tally.services.documents import path_of, replacing, replacing_file
@@ -39,11 +40,6 @@ class IssuedBills:
     def project(self) -> Project:
         """(cloud, project_id)."""
         return (self.rows[0].cloud, self.rows[0].project_id)
-
-    @property
-    def taken_back(self) -> bool:
-        """Whether the project has no bill any more."""
-        return self.rows[-1].sign < 0
 
 
 def issued(metering: Connection, run: Run, billed: Collection[Project] | None = None) -> Iterator[IssuedBills]:
@@ -107,11 +103,25 @@ def _page(bills: IssuedBills, issuer: str) -> str:
 def _issues(bills: IssuedBills) -> list[Issue]:
     """One for each run: what it takes back and what it puts in its place are one issue."""
     issues = []
-    for run_id, rows in groupby(bills.rows, key=lambda row: row.run_id):
-        last = list(rows)[-1]
+    for _, group in groupby(bills.rows, key=lambda row: row.run_id):
+        rows = list(group)
+        numbers = {row.sign: _number(bills.run, row) for row in rows}
+        last = rows[-1]
         document = read_json(last.document) if last.sign > 0 else None
-        issues.append(Issue(str(run_id), last.issued_at, document, last.document_hash, last.reason or ""))
+        issues.append(
+            Issue(
+                str(last.run_id), last.issued_at, document, last.document_hash, last.reason or "",
+                number=numbers.get(1, ""), credit_note=numbers.get(-1, ""),
+            )
+        )  # fmt: skip
     return issues
+
+
+def _number(run: Run, row: IssuedRow) -> str:
+    """The number under which it is delivered; what is not finalized is no invoice."""
+    if run.status != "finalized":
+        return ""
+    return DocumentKey(run.period, row.run_id, row.cloud, row.project_id, row.sign).number
 
 
 def _csv(bills: IssuedBills, _issuer: str) -> str:

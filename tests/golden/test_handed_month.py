@@ -82,6 +82,8 @@ def test_a_page_shows_what_is_billed_and_what_was_corrected(handed: HandedMonth)
     changes = ("\u221255.20", "+5.52", "\u221249.68")
     for text in ("Bill for March 2026", "84.24 EUR", "Credit note 1 of 12 Apr 2026 08:30", "133.92", *changes):
         assert text in page
+    for run, sign in ((handed.regular, 1), (handed.correction, -1), (handed.correction, 1)):
+        assert DocumentKey("2026-03", run.id, "os-prod-eu1", "gone", sign).number in page
     other = (handed.folder / "html" / "os-prod-eu1" / "shop.html").read_text(encoding="utf-8")
     assert "136.36 EUR" in other
     assert "Credit note" not in other

@@ -6,6 +6,7 @@ resources, by nothing, by a mended registry, and by a price version that is name
 0.01.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import read_schema, read_table
 
 from tally.domain.delivery import Destination
 from tally.services.deliver import deliver_to
+from tally.services.focus_export import Names, export_focus
 from tally.services.pricing import load_price_versions
 from tally.services.registry import define_type, versions_of_type
 from tally.services.relations import Change, close_relation, relate
@@ -23,7 +26,8 @@ from tally.store.database import connected
 from tally.store.metering import runs as run_store
 from tally.store.metering.differences import project_sums
 from tests.conftest import REPOSITORY, fresh_database
-from tests.integration.closing import LARGE, SMALL, House, instance
+from tests.golden.focus_rules import faults
+from tests.integration.closing import LARGE, PERIOD, SMALL, House, instance
 from tests.integration.correcting import bills, correct, costs, finalize_month, finalized_rows, lines, records
 from tests.integration.registering import TENANT, create, day
 from tests.integration.sending import CLOUD
@@ -422,3 +426,22 @@ def test_the_records_of_a_correction_are_as_immutable_as_others(corrected: House
             f"delete from ledger.{table} where run_id = {of_correction}",
         ):
             assert refusal(metering, statement) in REFUSED, statement
+
+
+def test_focus_datasets_of_all_runs_come_to_the_bills_that_count(corrected: House, tmp_path: Path) -> None:
+    """S56, for each kind of news: other usage, owners, bills and prices; every dataset keeps the rules of FOCUS."""
+    names = Names("Example Cloud", "Example Cloud", "Example Cloud")
+    with connected(corrected.reporting_url) as reporting, connected(corrected.metering_url) as metering:
+        written = export_focus(reporting, metering, PERIOD, "parquet", tmp_path / "focus", names, day("2026-06-01"))
+    billed: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for path in written:
+        rows = read_table(path).to_pylist()
+        assert faults(read_schema(path).names, rows) == []
+        for row in rows:
+            billed[row["BillingAccountId"]] += row["BilledCost"]
+    counting = corrected.query("select as_of_run_id, cloud || '/' || project_id, total from ledger.effective_bills")
+    ((last,),) = corrected.query("select id from ledger.runs where status = 'finalized' order by load_id desc limit 1")
+    assert len(written) == 1 + PRICES
+    assert {account: total for account, total in billed.items() if total} == {
+        account: total for run, account, total in counting if run == last and total
+    }
