@@ -266,8 +266,8 @@ class Ingest:
         return outcomes
 
     def _store_in_transaction(self, items: list[_Read]) -> tuple[list[Outcome], Mapping[str, str]]:
-        batch_id = store.begin_batch(self._connection)
-        if registry_store.version(self._connection) != self._memory.registry.version:
+        batch_id, registry_version = store.begin_batch(self._connection)
+        if registry_version != self._memory.registry.version:
             raise _RegistryMovedError
         platforms = self._platforms_of(items)
         items = [_on_its_platform(item, platforms) for item in items]
@@ -321,10 +321,11 @@ class Ingest:
 
     def _record(self, batch_id: int, outcomes: Sequence[Outcome]) -> None:
         counts = Counter(outcome.status for outcome in outcomes)
-        if counts["accepted"]:
-            store.announce(self._connection, batch_id)
         detail: dict[str, int] = {status: counts[status] for status in STATUSES}
-        audit.record(self._connection, self._actor, "events.ingest", f"batch {batch_id}", detail)
+        with self._connection.pipeline():
+            if counts["accepted"]:
+                store.announce(self._connection, batch_id)
+            audit.record(self._connection, self._actor, "events.ingest", f"batch {batch_id}", detail)
 
     def _record_forbidden(self, batch_id: int, items: Sequence[_Forbidden]) -> None:
         if not items:

@@ -26,8 +26,7 @@ def fold(connection: Connection, registry: Registry, new: Iterable[tuple[Event, 
     news, platforms = _by_resource(new)
     if not news:
         return
-    store.lock(connection, news)
-    rows = store.rows_to_advance(connection, news)
+    rows = store.lock_to_advance(connection, news)
     ahead = {resource for resource, row in rows.items() if in_order(row.projection, news[resource])}
     store.advance(connection, [_advanced(rows[resource], news[resource]) for resource in ahead])
     # Without a row, the news are the whole history.

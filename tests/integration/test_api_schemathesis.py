@@ -35,7 +35,7 @@ CHECKS = [
 schema = schemathesis.openapi.from_dict(contract.document())
 schema.config.generation.update(deterministic=True, with_security_parameters=False, database="none")
 made_of_the_contract = settings(
-    max_examples=10,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     database=None,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tally.domain.event import Event
 from tally.store.database import Connection
 from tally.store.json_text import read_json
-from tally.store.reporting.registry import REGISTRY_LOCK
+from tally.store.reporting.registry import REGISTRY_LOCK, VERSION
 
 Identity = tuple[str, str]  # (cloud, event_id)
 Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
@@ -21,19 +21,28 @@ class NewEvent(NamedTuple):
     payload: str
 
 
-def begin_batch(connection: Connection) -> int:
-    """Take the id of a new batch, in its transaction, for whose duration no definition changes (registry.hold).
+class Begun(NamedTuple):
+    """A batch that has begun, and the version of the registry that holds until its end."""
+
+    batch_id: int
+    registry_version: int
+
+
+def begin_batch(connection: Connection) -> Begun:
+    """Begin a new batch, in its transaction, for whose duration no definition changes (registry.hold).
 
     From here to the end of the transaction all rows are looked up by their keys: the planner would rather read a table
     of some ten thousand rows whole, for every batch again.
     """
-    row = connection.execute(
-        "select nextval('reporting.batch_ids'), set_config('enable_seqscan', 'off', true),"
-        " pg_advisory_xact_lock_shared(%s)",
-        [REGISTRY_LOCK],
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
+    with connection.pipeline():  # the version is read by a snapshot of its own, once the lock is held
+        begun = connection.execute(
+            "select nextval('reporting.batch_ids'), set_config('enable_seqscan', 'off', true),"
+            " pg_advisory_xact_lock_shared(%s)",
+            [REGISTRY_LOCK],
+        )
+        version = connection.execute(VERSION)
+    (batch_id, *_), (registry_version,) = *begun, *version
+    return Begun(batch_id, registry_version)
 
 
 def store(connection: Connection, batch_id: int, events: Sequence[NewEvent]) -> int:

@@ -4,6 +4,9 @@ from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import psycopg
+from psycopg.rows import TupleRow
+
 from tally.domain.timeline import Projection
 from tally.store.database import Connection
 from tally.store.json_text import read_json
@@ -71,9 +74,19 @@ def rows(connection: Connection, resources: Collection[Resource]) -> dict[Resour
     return {(row[0], row[1], row[2]): _projection(row[4:], read_json(row[3])) for row in found}
 
 
-def rows_to_advance(connection: Connection, resources: Collection[Resource]) -> dict[Resource, StoredRow]:
-    """Return the rows of these resources that exist, in the transaction that holds their locks, but not their sizes."""
-    found = connection.execute(
+def lock_to_advance(connection: Connection, resources: Collection[Resource]) -> dict[Resource, StoredRow]:
+    """Hold the right to fold these resources, as lock() does, and return the rows of those that have one, without size.
+
+    Both go to the server at once; the rows are read by a snapshot of their own, once the locks are held.
+    """
+    with connection.pipeline():
+        lock(connection, resources)
+        found = _rows_to_advance(connection, resources)
+    return {(row[0], row[1], row[2]): StoredRow(row[3], _projection(row[4:], SIZE_AS_STORED)) for row in found}
+
+
+def _rows_to_advance(connection: Connection, resources: Collection[Resource]) -> psycopg.Cursor[TupleRow]:
+    return connection.execute(
         """
         select
             c.cloud, c.resource_type, c.resource_id, c.ctid::text, c.project_id, c.last_event_id, c.last_event_type,
@@ -86,11 +99,10 @@ def rows_to_advance(connection: Connection, resources: Collection[Resource]) -> 
         prepare=False,
         binary=True,
     )
-    return {(row[0], row[1], row[2]): StoredRow(row[3], _projection(row[4:], SIZE_AS_STORED)) for row in found}
 
 
 def advance(connection: Connection, rows: Sequence[AdvancedRow]) -> None:
-    """Rewrite rows where rows_to_advance() has found them: only who holds the lock of a resource moves its row."""
+    """Rewrite rows where lock_to_advance() has found them: only who holds the lock of a resource moves its row."""
     if not rows:
         return
     columns = zip(*map(_advanced_columns, rows), strict=True)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 from tally.store.database import Connection
 from tally.store.json_text import read_json, write_json
 
 REGISTRY_LOCK = 0x7A11_0003  # shared by who applies definitions to events, exclusive for who changes them
+
+VERSION: LiteralString = "select coalesce(max(version), 0) from reporting.resource_types"
 
 
 class DefinitionRow(NamedTuple):
@@ -32,7 +34,7 @@ class PendingFold(NamedTuple):
 
 def version(connection: Connection) -> int:
     """Return the version of the whole registry; 0 if it is empty."""
-    row = connection.execute("select coalesce(max(version), 0) from reporting.resource_types").fetchone()
+    row = connection.execute(VERSION).fetchone()
     assert row is not None
     return int(row[0])
 
