@@ -12,9 +12,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tally.services.installation import Databases, running
 from tally.services.projection import rebuild
+from tally.settings import Settings
 from tally.store.database import Connection, connected
-from tally.store.embedded import EmbeddedServer, embedded_server
+from tally.store.embedded import EmbeddedServer
 from tests import histories
 from tests.integration.api_process import answers, api_process, wait_until
 from tests.integration.retrying import Batch, Sender, World, as_sent, in_batches, sending, strange_world
@@ -61,9 +63,9 @@ def test_processes_that_are_killed_in_mid_batch(
 
 
 def test_a_postgresql_that_is_killed_in_mid_batch(home: Path) -> None:
-    """Kill -9 of the server while batches are in a transaction; once it is back, so is the API, by itself."""
-    with embedded_server(home) as server, api_process(home, {}, api_workers=2) as api:
-        url = server.url("tally_reporting")
+    """Kill -9 of a server named by URL while batches are in a transaction; once it is back, so is the API."""
+    with running(Settings(home)) as databases, api_process(home, named(databases), api_workers=2) as api:
+        url = databases.reporting_url
         with connected(url) as reporting:
             histories.register(reporting)
         senders = [Sender([api.client.url], shuffled(seed, 37)) for seed in (4, 5)]
@@ -72,11 +74,18 @@ def test_a_postgresql_that_is_killed_in_mid_batch(home: Path) -> None:
                 kill_in_mid_batch(home, url)
             wait_until(lambda: not answers(api.client))
             assert answers(api.client, "/healthz")
-            EmbeddedServer(home).start()
+            successor = EmbeddedServer(home)
+            successor.start()
         wait_until(lambda: answers(api.client))
         assert all(sender.failures for sender in senders)
         with connected(url) as reporting:
             assert_as_sent(reporting, WORLD, senders)
+        successor.stop()
+
+
+def named(databases: Databases) -> dict[str, str]:
+    """Their URLs, by their names."""
+    return {name: str(url) for name, url in databases._asdict().items() if name.endswith("_url")}
 
 
 def test_two_servers_with_the_same_and_with_interleaved_events_and_a_rebuild_beside_them(
