@@ -209,8 +209,10 @@ MOST_GAP = 40 * A_DAY  # a sample a month is the least that can be metered
 ASYMMETRIC = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 _FIELD_NAME = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 
-# Set by Tally for its own subprocesses and by its tests; not settings of an installation.
-INTERNAL = frozenset({"TALLY_API_DEVELOPMENT", "TALLY_TEST_SERVER_URL", "TALLY_SHARED"})
+# Set by Tally for its own subprocesses and by its tests and benchmarks; not settings of an installation.
+INTERNAL = frozenset(
+    {"TALLY_API_DEVELOPMENT", "TALLY_TEST_SERVER_URL", "TALLY_SHARED", "TALLY_BENCH_SECONDS", "TALLY_BENCH_PROJECTS"}
+)
 
 
 def _home(text: str) -> Path:

@@ -3,6 +3,7 @@
 Every tenth project is billed inside another one's bill, half are members of groups in groups, every fourth is
 managed by a partner: a bill has up to four adjustments, or none. Beside the seconds stands a minute, the limit that was
 set. The bills are made in a process of its own, whose peak memory is compared with that for a tenth of the projects.
+TALLY_BENCH_PROJECTS is how many projects there are.
 """
 
 import os
