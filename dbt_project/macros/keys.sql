@@ -37,6 +37,20 @@
     {% endif %}
 {%- endmacro %}
 
+{# The same for what is derived into a table of its own first: all of them where there are no timelines yet. #}
+{% macro of_resources_to_derive(alias) -%}
+    {%- set changed_resources = ref('int_changed_resources') -%}
+    {%- set timelines = adapter.get_relation(this.database, this.schema, 'int_resource_intervals') -%}
+    {% if timelines and not should_full_refresh() %}
+    inner join {{ changed_resources }} as changed on {{ same_resource(alias, 'changed') }}
+    {% endif %}
+{%- endmacro %}
+
+{# Half of the resources (0 or 1), by a hash: what is long and takes one session is done by two. #}
+{% macro in_half(half, alias) -%}
+    hashtext({{ alias }}.resource_id) {{ '<' if half == 0 else '>=' }} 0
+{%- endmacro %}
+
 {# Which resources a run meters: all of them, or of a correction those that have changed since. #}
 {% macro of_metered_resources(alias) -%}
     {%- set corrected_resources = ref('int_corrected_resources') -%}
@@ -45,7 +59,7 @@
     {% endif %}
 {%- endmacro %}
 
-{# In the transaction that inserts the timelines: the next run derives only what has arrived since. #}
+{# In the transaction that derives last what is kept of a resource: the next run derives only what has arrived since. #}
 {% macro remember_derived() -%}
     {% if not var('schema_prefix') %}
     update {{ source('raw', 'derived') }} as derived

@@ -20,7 +20,9 @@ from tests.bench import (
     http_ingest,
     ingest_vs_copy,
     lifecycle_query,
+    month_of_instances,
     rating_vs_copy,
+    scale,
     timeline_vs_duckdb,
 )
 from tests.conftest import temporary_home
@@ -32,10 +34,18 @@ BENCHMARKS: dict[str, Callable[[str], list[dict[str, object]]]] = {
     "close_vs_copy": close_vs_copy.run,
     "bills_20000_projects_s": bills.run,
     "rating_vs_copy": rating_vs_copy.run,
+    "close_vs_copy_5m": scale.run,
+    "month_of_10000_instances_s": month_of_instances.run,
     "lifecycle_query_ms": lifecycle_query.run,
 }
 # Results that another benchmark brings along.
-BROUGHT_BY = {"http_ingest_events_per_s": "http_ingest_vs_copy", "http_duplicates_vs_new": "http_ingest_vs_copy"}
+BROUGHT_BY = {
+    "http_ingest_events_per_s": "http_ingest_vs_copy",
+    "http_duplicates_vs_new": "http_ingest_vs_copy",
+    "timeline_vs_duckdb_5m": "close_vs_copy_5m",
+    "second_month_vs_first": "close_vs_copy_5m",
+    "late_correction_vs_close": "close_vs_copy_5m",
+}
 RESULTS = Path(__file__).parents[2] / "bench.json"
 COLUMNS = ("name", "value", "unit", "reference", "reference_value", "ratio")
 

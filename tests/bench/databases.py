@@ -13,8 +13,11 @@ from tally.store.migrate import migrate
 
 
 @contextmanager
-def database(server_url: str, kind: str) -> Iterator[str]:
-    """Make a migrated 'reporting' or 'metering' database with what Tally ships, and yield its URL."""
+def database(server_url: str, kind: str, *, shipped: bool = True) -> Iterator[str]:
+    """Make a migrated 'reporting' or 'metering' database with what Tally ships, and yield its URL.
+
+    With ``shipped=False`` a metering database has no prices.
+    """
     name = f"tally_bench_{uuid4().hex[:12]}"
     url = psycopg.conninfo.make_conninfo(server_url, dbname=name)
     with connected(server_url) as server:
@@ -24,7 +27,7 @@ def database(server_url: str, kind: str) -> Iterator[str]:
                 migrate(connection, kind)
                 if kind == "reporting":
                     load_builtin_types(connection)
-                else:
+                elif shipped:
                     load_price_versions(connection)
             yield url
         finally:

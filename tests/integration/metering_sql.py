@@ -44,13 +44,6 @@ def meter(
     return run
 
 
-def compiled_model(metering: Connection, run: Run, name: str) -> str:
-    """The SQL that builds a model from nothing."""
-    with redirect_stdout(StringIO()):
-        dbt(metering, "compile", run, name, "--full-refresh")
-    return next(Path(_scratch()).glob(f"compiled/**/{name}.sql")).read_text(encoding="utf-8")
-
-
 def compiled_expression(metering: Connection, template: str) -> str:
     """The SQL of a template that calls macros of the project."""
     os.environ.update(_environment(metering))

@@ -102,7 +102,7 @@ def test_a_changed_registry_derives_everything_again(reporting: Connection, mete
 
 def versions(reporting: Connection, metering: Connection) -> dict[str, list[str]]:
     """Which transaction wrote the interval rows of each resource."""
-    runs.fail(metering, meter(reporting, metering, select="+int_resource_intervals").id, "of no further interest")
+    runs.fail(metering, meter(reporting, metering, select="+int_lifetimes").id, "of no further interest")
     rows = metering.execute(
         "select resource_id, array_agg(xmin::text || ctid::text) from metering.int_resource_intervals group by 1"
     )

@@ -1,5 +1,6 @@
 {{ config(
-    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
+    materialized='incremental', incremental_strategy='append',
+    pre_hook='{{ forget_changed_resources() }}', post_hook='{{ remember_derived() }}',
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no'], 'unique': true}]
 ) }}
 -- The lives of each resource, those of zero length included. closed_at is null while a life is open.

@@ -1,0 +1,139 @@
+{# The timelines: one row per interval of constant (size, state, project_id) in each life of each resource
+   (rules 8 to 10). to_ts is null while the life is open. The last configuration of a life is kept even if its
+   length is zero (from_ts = to_ts): the projection is compared with it, and usage passes it over.
+
+   All windows are of one order, which the key of the events has already. changed joins the events with the resources
+   to derive; half is a condition: the two halves are derived in two sessions at the same time. #}
+{% macro timelines(changed, half) -%}
+with events as (
+    select events.*
+    from {{ ref('stg_events') }} as events
+    {{ changed }}
+    where
+        events.effect in ('create', 'update', 'delete')
+        and {{ is_not_void('events') }}
+        and {{ half }}
+),
+
+instants as (
+    select
+        cloud, platform, resource_type, resource_id, timestamp, effect_rank, event_id, effect, project_id, state, size,
+        row_number() over life as position,
+        lag(timestamp) over life is distinct from timestamp as first_of_instant,
+        -- An instant with both a create and a delete leaves the resource as open or closed as it was before.
+        coalesce(
+            bit_or(case when effect = 'create' then 1 when effect = 'delete' then 2 end) over instant = 3, false
+        ) as recreates
+    from events
+    window
+        life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id),
+        instant as (partition by cloud, resource_type, resource_id, timestamp)
+),
+
+-- What has a say in whether the resource is open: the last create or delete before, or else that it began with an
+-- update.
+ordered as (
+    select
+        *,
+        coalesce(
+            max(
+                case
+                    when recreates then null
+                    when effect = 'create' then position * 2 + 1
+                    when effect = 'delete' then position * 2
+                end
+            ) over before % 2 <> 0,
+            first_value(effect) over before = 'update',
+            false
+        ) as was_open
+    from instants
+    window before as (
+        partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id
+        rows between unbounded preceding and 1 preceding
+    )
+),
+
+judged as (
+    select
+        *,
+        -- A re-creation of an open resource ends the old life by opening the new one.
+        (effect = 'update' and position = 1)
+        or (effect = 'create' and case when recreates then first_of_instant else not was_open end) as opens,
+        effect = 'delete' and recreates <> was_open as closes
+    from ordered
+),
+
+-- Carried forward as the greatest (position, value): the event that opens a life always has a value, so nothing
+-- crosses from one life to the next.
+lived as (
+    select
+        cloud, platform, resource_type, resource_id, project_id, timestamp, effect_rank, event_id, closes,
+        sum(opens::integer) over life as lifetime_no,
+        first_value(effect) over life = 'update' as begun_by_update,
+        lead(timestamp) over life as to_ts,
+        lead(event_id) over life as to_event_id,
+        coalesce(lead(opens or closes) over life, true) as last_of_life,
+        max(
+            case
+                when opens then lpad(position::text, 10, '0') || coalesce(size, '{}')::text
+                when size is not null then lpad(position::text, 10, '0') || size::text
+            end collate "C"
+        ) over life as carried_size,
+        max(
+            case
+                when opens then lpad(position::text, 10, '0') || coalesce(state, 'unknown')
+                when state is not null then lpad(position::text, 10, '0') || state
+            end collate "C"
+        ) over life as carried_state
+    from judged
+    where opens or closes or (effect <> 'delete' and (was_open or recreates))
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+),
+
+-- Zero length vanishes first, then equal neighbours of one life coalesce. Sizes of one text are equal; of different
+-- texts (4 and 4.0) the values decide. What closes a life stays so far, to end its last interval.
+configured as (
+    select
+        cloud, platform, resource_type, resource_id, project_id, timestamp, effect_rank, event_id, closes, lifetime_no,
+        begun_by_update, to_event_id,
+        substr(carried_size, 11) as size,
+        substr(carried_state, 11) as state
+    from lived
+    where closes or timestamp is distinct from to_ts or last_of_life
+),
+
+compared as (
+    select
+        *,
+        lag(to_event_id) over life as former_to_event_id,
+        closes
+        or coalesce(
+            lag(lifetime_no) over life <> lifetime_no
+            or lag(project_id) over life <> project_id
+            or lag(state) over life <> state
+            or (lag(size) over life <> size and (lag(size) over life)::jsonb <> size::jsonb),
+            true
+        ) as starts
+    from configured
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+),
+
+-- An interval ends where the next begins, or its life closes, by the first event of that instant.
+ended as (
+    select
+        *,
+        lead(timestamp) over life as ends_at,
+        lead(former_to_event_id) over life as end_event_id
+    from compared
+    where starts
+    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+)
+
+select
+    cloud, platform, resource_type, resource_id, lifetime_no, lifetime_no = 1 and begun_by_update as open_left,
+    project_id, state,
+    size::jsonb as size,
+    timestamp as from_ts, ends_at as to_ts, event_id as from_event_id, end_event_id as to_event_id
+from ended
+where not closes
+{%- endmacro %}
