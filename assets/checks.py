@@ -44,7 +44,7 @@ GATES = {
     ),
     "bills": ("bills_equal_line_items",),
 }
-_ALSO_READ = {"projection_matches_timelines": ["current_resources"], "coverage": ["raw_events"]}
+_ALSO_READ = {"projection_matches_timelines": ["current_resources"], "coverage": ["int_proved_lives"]}
 _SHOWN = 20
 
 

@@ -211,7 +211,14 @@ _FIELD_NAME = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 
 # Set by Tally for its own subprocesses and by its tests and benchmarks; not settings of an installation.
 INTERNAL = frozenset(
-    {"TALLY_API_DEVELOPMENT", "TALLY_TEST_SERVER_URL", "TALLY_SHARED", "TALLY_BENCH_SECONDS", "TALLY_BENCH_PROJECTS"}
+    {
+        "TALLY_API_DEVELOPMENT",
+        "TALLY_TEST_SERVER_URL",
+        "TALLY_SHARED",
+        "TALLY_BENCH_EVENTS",
+        "TALLY_BENCH_PROJECTS",
+        "TALLY_BENCH_SECONDS",
+    }
 )
 
 

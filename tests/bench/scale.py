@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from tally.domain.errors import TallyError
 from tally.domain.event import Event
 from tally.domain.period import BillingPeriod
 from tally.services import runs
@@ -75,7 +76,10 @@ def _in_own_process(house: House) -> tuple[dict[str, float], float]:
 
 
 def _close(reporting_url: str, metering_url: str) -> tuple[dict[str, float], float]:
-    steps = close(reporting_url, metering_url)
+    try:
+        steps = close(reporting_url, metering_url)
+    except TallyError as error:  # some of them do not pass from one process to another
+        raise RuntimeError(str(error)) from None
     return steps, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -106,7 +110,7 @@ def _send_late_event(reporting: Connection) -> None:
     """Tell that an instance that still lives was deleted within the month."""
     row = reporting.execute(
         """select cloud, platform, resource_type, resource_id, project_id from reporting.current_resources
-           where resource_type = 'instance' and deleted_at is null and created_at < '2026-03-20' limit 1"""
+           where resource_type = 'instance' and deleted_at is null and last_event_at < '2026-03-31' limit 1"""
     ).fetchone()
     assert row is not None
     cloud, platform, resource_type, resource_id, project_id = row

@@ -2,173 +2,24 @@
 -- or surplus. The lives are derived from the raw events by another way than the timelines: what is void by walking
 -- each history from its end, the lives as ranges from a create to the next delete.
 -- Remedy: compare the events of the resource with its intervals; derive the timelines again with `dbt run --full-refresh`, then close again.
-with recursive run as (
+with run as (
     select * from ledger.runs where id = :run_id
 ),
 
-effects as (
-    select lifecycles.platform, lifecycles.resource_type, lifecycles.event_type, lifecycles.effect
-    from raw.lifecycles
-    inner join (
-        select types.platform, types.resource_type, max(types.version) as version
-        from raw.resource_types as types
-        inner join run on types.version <= run.registry_version
-        group by types.platform, types.resource_type
-    ) as current_types using (platform, resource_type, version)
-    where lifecycles.effect <> 'ignore'
-),
-
-history as materialized (
+clipped as (
     select
-        events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
-        effects.effect, events.source = 'reconciliation' as synthetic
-    from (
-        select events.*
-        from raw.events
-        inner join run on events.load_id <= run.load_id
-        /* of_metered_resources(events) */
-    ) as events
-    -- Joined from the left and materialized: else the planner takes the few effects for one, and loops over all events.
-    left join effects using (platform, resource_type, event_type)
-    where coalesce(effects.effect, 'ignore') <> 'ignore'
-),
-
--- One letter an event, the last event first: c creates, d deletes, u is any other sign of life; small if synthetic.
-told as (
-    select
-        history.cloud, history.resource_type, history.resource_id, history.timestamp, history.event_id,
-        row_number() over backwards as n,
-        case
-            when history.effect = 'create' and history.synthetic then 'c'
-            when history.effect = 'create' then 'C'
-            when history.effect = 'delete' and history.synthetic then 'd'
-            when history.effect = 'delete' then 'D'
-            when history.synthetic then 'u'
-            else 'U'
-        end as letter
-    from history
-    inner join (
-        select distinct cloud, resource_type, resource_id
-        from history
-        where synthetic and effect in ('create', 'delete')
-    ) as reconciled using (cloud, resource_type, resource_id)
-    window backwards as (
-        partition by history.cloud, history.resource_type, history.resource_id
-        order by
-            history.timestamp desc,
-            case
-                when history.effect = 'create' then 0
-                when history.effect = 'update' then 1
-                when history.effect = 'usage' then 2
-                else 3
-            end desc,
-            history.event_id desc
-    )
-),
-
-stories as (
-    select cloud, resource_type, resource_id, string_agg(letter, '' order by n) as letters
-    from told
-    group by cloud, resource_type, resource_id
-),
-
-walk as (
-    select
-        cloud, resource_type, resource_id, letters, 0 as n,
-        false as create_follows, false as life_follows, false as void
-    from stories
-    union all
-    select
-        cloud, resource_type, resource_id, letters, n + 1,
-        case
-            when (letter = 'c' and create_follows) or (letter = 'd' and life_follows) then create_follows
-            when letter = 'C' then true
-            when letter in ('c', 'd', 'D') then false
-            else create_follows
-        end,
-        case
-            when (letter = 'c' and create_follows) or (letter = 'd' and life_follows) then life_follows
-            when letter in ('D', 'U') then true
-            when letter in ('c', 'C', 'd') then false
-            else life_follows
-        end,
-        (letter = 'c' and create_follows) or (letter = 'd' and life_follows)
-    from walk
-    cross join lateral (select substr(letters, n + 1, 1) as letter) as next
-    where n < length(letters)
-),
-
-void_events as (
-    select told.cloud, told.resource_type, told.resource_id, told.timestamp, told.event_id
-    from told
-    inner join walk using (cloud, resource_type, resource_id, n)
-    where walk.void
-),
-
--- Each instant of a resource once: nothing but creates and deletes opens and closes, save the very first update.
-instants as (
-    select
-        history.cloud, history.resource_type, history.resource_id, history.timestamp,
-        bool_or(history.effect = 'create') as creates,
-        bool_or(history.effect = 'update') as updates,
-        bool_or(history.effect = 'delete') as deletes
-    from history
-    where
-        history.effect in ('create', 'update', 'delete')
-        and not exists (
-            select from void_events as void
-            where
-                void.cloud = history.cloud and void.resource_type = history.resource_type
-                and void.resource_id = history.resource_id
-                and void.timestamp = history.timestamp and void.event_id = history.event_id
-        )
-    group by history.cloud, history.resource_type, history.resource_id, history.timestamp
-),
-
-begun_by_update as (
-    select cloud, resource_type, resource_id, min(timestamp) as timestamp
-    from instants
-    group by cloud, resource_type, resource_id
-    having min(timestamp) filter (where updates and not creates) = min(timestamp)
-),
-
--- An instant with both a create and a delete leaves the resource as open or closed as it was.
-turns as (
-    select cloud, resource_type, resource_id, timestamp, creates as opens
-    from instants
-    where creates <> deletes
-    union all
-    select cloud, resource_type, resource_id, timestamp, true
-    from begun_by_update
-),
-
-openings as (
-    select
-        cloud, resource_type, resource_id, timestamp, opens,
-        min(timestamp) filter (where not opens) over (
-            partition by cloud, resource_type, resource_id order by timestamp desc, opens
-            rows between unbounded preceding and current row
-        ) as next_delete
-    from turns
-),
-
-lived as (
-    select
-        openings.cloud, openings.resource_type, openings.resource_id,
-        range_agg(
-            tstzrange(openings.timestamp, openings.next_delete) * tstzrange(run.period_from, run.metered_to)
-        ) as covered
-    from openings
+        lives.cloud, lives.resource_type, lives.resource_id,
+        lives.lived * tstzmultirange(tstzrange(run.period_from, run.metered_to)) as covered
+    from metering.int_proved_lives as lives
     cross join run
-    where openings.opens
-    group by openings.cloud, openings.resource_type, openings.resource_id
+    /* of_metered_resources(lives) */
 ),
 
 expected as (
     select
         cloud, resource_type, resource_id, covered,
         (select sum(extract(epoch from upper(life) - lower(life)) * 1000000) from unnest(covered) as life) as length_us
-    from lived
+    from clipped
     where not isempty(covered)
 ),
 

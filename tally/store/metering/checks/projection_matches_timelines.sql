@@ -1,26 +1,27 @@
 -- The projection current_resources, copied in the snapshot of the events, is the last configuration of each timeline.
 -- Remedy: rebuild the projection from the events, then close again; if it stays, derive the timelines again with `dbt run --full-refresh`.
 with last_lives as (
-    select
-        intervals.cloud, intervals.resource_type, intervals.resource_id,
-        lifetime_no, from_ts, to_ts, project_id, state, size,
-        -- Over the rows of the last life, as long as they come first: where place is 1, its beginning.
-        min(from_ts) over life as opened_at,
-        row_number() over (
-            partition by intervals.cloud, intervals.resource_type, intervals.resource_id
-            order by lifetime_no desc, from_ts desc
-        ) as place
-    from metering.int_resource_intervals as intervals
-    /* of_metered_resources(intervals) */
-    window life as (
-        partition by intervals.cloud, intervals.resource_type, intervals.resource_id order by lifetime_no desc
-    )
+    select distinct on (lives.cloud, lives.resource_type, lives.resource_id)
+        lives.cloud, lives.resource_type, lives.resource_id, lives.lifetime_no, lives.opened_at
+    from metering.int_lifetimes as lives
+    /* of_metered_resources(lives) */
+    order by lives.cloud, lives.resource_type, lives.resource_id, lives.lifetime_no desc
 ),
 
 timelines as (
-    select cloud, resource_type, resource_id, project_id, state, size, opened_at, to_ts as closed_at
+    select
+        last_lives.cloud, last_lives.resource_type, last_lives.resource_id, last_lives.opened_at,
+        configuration.project_id, configuration.state, configuration.size, configuration.to_ts as closed_at
     from last_lives
-    where place = 1
+    cross join lateral (
+        select intervals.project_id, intervals.state, intervals.size, intervals.to_ts
+        from metering.int_resource_intervals as intervals
+        where
+            intervals.cloud = last_lives.cloud and intervals.resource_type = last_lives.resource_type
+            and intervals.resource_id = last_lives.resource_id and intervals.lifetime_no = last_lives.lifetime_no
+        order by intervals.from_ts desc
+        limit 1
+    ) as configuration
 ),
 
 projected as (
