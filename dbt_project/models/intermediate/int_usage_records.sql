@@ -7,7 +7,7 @@ with run as (
     select * from {{ ref('stg_runs') }}
 ),
 
-clipped as (
+clipped as not materialized (
     select
         intervals.cloud, intervals.platform, intervals.resource_type, intervals.resource_id,
         intervals.lifetime_no, intervals.project_id, intervals.state, intervals.size,
