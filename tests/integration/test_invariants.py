@@ -14,6 +14,10 @@ USAGE = "update metering.int_usage_records set"
 RATED = "update metering.int_rated_records set"
 FIRST = "where resource_id = 'i-1' and from_event_id is null"
 
+# An event that has been loaded, and that nothing was derived from.
+MISSED = """select (jsonb_populate_record(e, '{"event_id": "missed", "timestamp": "2026-03-30T00:00:00Z"}')).*
+    from raw.events as e where event_id = 'e-5'"""
+
 # (invariant, what somebody does to the tables, whom the invariant names)
 CORRUPTIONS = [
     ("no_gap", f"{USAGE} to_ts = to_ts - interval '1 microsecond' {FIRST}", "i-1"),
@@ -27,8 +31,9 @@ CORRUPTIONS = [
     ("coverage", f"{USAGE} length_us = length_us + 1 {FIRST}", "i-1"),
     ("coverage", f"{USAGE} to_ts = to_ts - interval '1 microsecond', length_us = length_us - 1 {FIRST}", "i-1"),
     ("coverage", "delete from metering.int_usage_records where resource_id = 'i-2'", "i-2"),
-    ("coverage", "delete from raw.events where resource_id = 'i-2'", "i-2"),
-    ("coverage", "update raw.events set event_type = 'compute.instance.power_on.end' where event_id = 'e-4'", "i-1"),
+    ("coverage", "update metering.int_proved_lives set lived = '{}' where resource_id = 'i-2'", "i-2"),
+    ("coverage", f"insert into raw.events {MISSED}; update raw.loads set events = events + 1", "i-2"),
+    ("traceability", "delete from raw.events where resource_id = 'i-2'", "i-2"),
     ("traceability", f"{USAGE} to_event_id = 'nobody' {FIRST}", "i-1"),
     ("traceability", f"{USAGE} from_ts = from_ts + interval '1 second' {FIRST}", "i-1"),
     (

@@ -3,7 +3,8 @@
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]
 ) }}
 -- When each resource lived, derived by another way than the timelines: what is void by walking a history from its end,
--- the lives as ranges from a create to the next delete. The invariant coverage compares the usage records with it.
+-- the lives as ranges from a create to the next delete. The invariant coverage compares the usage records with it, and
+-- the number of events with that of the loads: no resource may have been taken for unchanged.
 with recursive run as (
     select * from {{ ref('stg_runs') }}
 ),
@@ -20,7 +21,15 @@ effects as (
     where lifecycles.effect <> 'ignore'
 ),
 
-history as not materialized (
+arrived as (
+    select events.cloud, events.resource_type, events.resource_id, count(*) as events
+    from {{ source('raw', 'events') }} as events
+    inner join run on events.load_id <= run.load_id
+    {{ of_changed_resources('events') }}
+    group by {{ resource('events') }}
+),
+
+history as materialized (
     select
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
         effects.effect, events.source = 'reconciliation' as synthetic
@@ -30,7 +39,7 @@ history as not materialized (
         inner join run on events.load_id <= run.load_id
         {{ of_changed_resources('events') }}
     ) as events
-    -- Joined from the left: else the planner takes the few effects for one, and loops over all events.
+    -- Joined from the left and materialized: else the planner takes the few effects for one, and loops over all events.
     left join effects using (platform, resource_type, event_type)
     where coalesce(effects.effect, 'ignore') <> 'ignore'
 ),
@@ -152,11 +161,22 @@ openings as (
             rows between unbounded preceding and current row
         ) as next_delete
     from turns
+),
+
+lived as (
+    select
+        cloud, resource_type, resource_id,
+        range_agg(tstzrange(timestamp, next_delete)) as lived
+    from openings
+    where opens
+    group by cloud, resource_type, resource_id
 )
 
-select
-    openings.cloud, openings.resource_type, openings.resource_id,
-    range_agg(tstzrange(openings.timestamp, openings.next_delete)) as lived
-from openings
-where openings.opens
-group by openings.cloud, openings.resource_type, openings.resource_id
+-- Put together without a join: of how many lives there are, the planner knows next to nothing.
+select cloud, resource_type, resource_id, sum(events)::bigint as events, coalesce(range_agg(lived), '{}') as lived
+from (
+    select cloud, resource_type, resource_id, events, null::tstzmultirange as lived from arrived
+    union all
+    select cloud, resource_type, resource_id, 0, lived from lived
+) as parts
+group by cloud, resource_type, resource_id
