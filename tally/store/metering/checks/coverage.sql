@@ -47,7 +47,9 @@ passed_over as (
     where
         (select sum(events) from metering.int_proved_lives)
         is distinct from (
-            select nullif(sum(loads.events), 0) from raw.loads inner join run as of_run on loads.load_id <= of_run.load_id
+            select nullif(sum(loads.events), 0)
+            from raw.loads
+            inner join run as of_run on loads.load_id <= of_run.load_id
         )
     group by events.cloud, events.resource_type, events.resource_id
 )
