@@ -9,8 +9,9 @@ from psycopg import sql
 from tally.store.database import Connection, connected
 from tests.integration.closing import House
 
-RECORDS = ("usage_records", "rated_records", "attributions", "bills", "findings", "checks")
-APPEND_ONLY = ("pricing_versions", "prices", "price_modifiers", "unpriced", "waivers")
+RECORDS = ("usage_records", "rated_records", "attributions", "adjustments", "bills", "findings", "checks")
+APPEND_ONLY = ("pricing_versions", "prices", "price_tiers", "price_modifiers", "unpriced", "waivers")
+SCHEMAS = ("ledger", "delivery", "raw")
 REFUSED = {"TA001", "TA002", "23503"}  # the last: what is still referred to, as usage is by its costs
 
 
@@ -24,6 +25,14 @@ def finalized(house: House) -> Iterator[Connection]:
             " values (%s, 'note', false, 's', 'd')",
             [run_id],
         )
+        metering.execute(
+            """insert into ledger.adjustments (run_id, cloud, project_id, relation_id, place, type, relation_type,
+                   source_cloud, source_project_id, target_cloud, target_project_id, target_name, scope, rate,
+                   description, base, amount, currency)
+               select run_id, cloud, project_id, gen_random_uuid(), 0, 'discount', 'managed_by', cloud, project_id,
+                   cloud, 'partner', 'partner', 'all', 0.1, '', 10, -1, currency
+               from ledger.bills"""
+        )
         metering.execute("insert into ledger.waivers (period, kind, reason, actor) values ('2026-03', 'k', 'r', 'a')")
         metering.execute("update ledger.runs set status = 'finalized', finalized_at = now()")
         yield metering
@@ -36,12 +45,16 @@ def role(finalized: Connection, request: pytest.FixtureRequest) -> Iterator[Conn
         name = f"{request.param}_{finalized.info.dbname}"
         role = sql.Identifier(name)
         finalized.execute(sql.SQL("create role {}").format(role))
-        finalized.execute(sql.SQL("grant usage on schema ledger, raw to {}").format(role))
-        finalized.execute(sql.SQL("grant all on all tables in schema ledger, raw to {}").format(role))
+        for schema in map(sql.Identifier, SCHEMAS):
+            finalized.execute(sql.SQL("grant usage on schema {} to {}").format(schema, role))
+            finalized.execute(sql.SQL("grant all on all tables in schema {} to {}").format(schema, role))
         if request.param == "owner":
-            for table in (*RECORDS, *APPEND_ONLY, "runs"):
-                statement = sql.SQL("alter table ledger.{} owner to {}")
-                finalized.execute(statement.format(sql.Identifier(table), role))
+            tables = finalized.execute(
+                "select schemaname, tablename from pg_tables where schemaname = any(%s)", [list(SCHEMAS)]
+            )
+            for table in tables.fetchall():
+                statement = sql.SQL("alter table {} owner to {}")
+                finalized.execute(statement.format(sql.Identifier(*table), role))
         finalized.execute(sql.SQL("set role {}").format(role))
     yield finalized
     if request.param != "superuser":
