@@ -43,19 +43,20 @@ def kill_in_each(house: House, steps: Sequence[str], seed: int, allowed: Collect
     for step in steps:
         with job(house) as victim:
             victim.wait_for(step)
-            time.sleep(chance.random() / 4)
+            time.sleep(chance.random() / 20)
             victim.kill()
         assert sums(house) in allowed, step
 
 
 @pytest.mark.slow
 def test_a_close_that_is_killed_leaves_nothing_half_written(house: House) -> None:
-    """While it writes costs: the former run counts, and the next close begins anew."""
+    """While it writes costs: the former run counts, or the new one if it was faster; the next comes to the same."""
     before = sums(house)
+    made = with_it(before)
     house.ingest(CREATE)
-    kill_in_each(house, ["rated_records"], 0, [before])
+    kill_in_each(house, ["rated_records"], 0, [before, made])
     house.close()
-    assert sums(house) == with_it(before)
+    assert sums(house) == made
     assert_whole(house)
 
 
