@@ -416,7 +416,7 @@ def test_no_correction_changes_a_finalized_row(
         assert former.items() < latter.items()
 
 
-@pytest.mark.parametrize("table", RECORDS)
+@pytest.mark.parametrize("table", sorted({*RECORDS} - {"adjustments"}))  # Nothing adjusts these bills.
 def test_the_records_of_a_correction_are_as_immutable_as_others(corrected: House, table: str) -> None:
     """Rule 19: neither changed nor removed."""
     of_correction = "(select id from ledger.runs where kind = 'correction' order by load_id limit 1)"
