@@ -18,49 +18,15 @@ from pricing.documents.focus_columns import NAMES, Kind
 from pricing.documents.focus_names import FocusNames, Service
 from pricing.model import Formula
 from pricing.money import MICROSECONDS_PER_HOUR, exact_product, plain, round_ratio
+from tally.domain.charge import Charge
 from tally.domain.instants import microseconds
+from tally.domain.principal import ProjectKey
 
 FocusRow = tuple[Any, ...]  # in the order of focus_columns.COLUMNS: str, Decimal, datetime or None
-ProjectKey = tuple[str, str]  # (cloud, project id)
 
 _CREDITS = frozenset({"discount", "project_discount"})
 _EXACT = Context(prec=100, traps=[Inexact])
 _TAG_TYPES = (str, int, Decimal, bool)
-
-
-class Charge(NamedTuple):
-    """A rated record with its usage record and the project that is billed for it.
-
-    ``charged_us`` is the time that is paid for where the price has a least time or steps, else None. ``sign`` is -1
-    where a correction takes the record back: the values are those of the record, not negated.
-    """
-
-    billed_cloud: str
-    billed_project_id: str
-    cloud: str
-    project_id: str
-    platform: str
-    resource_type: str
-    resource_id: str
-    resource_name: str | None
-    state: str
-    type: str | None
-    from_ts: datetime
-    to_ts: datetime
-    dimension: str
-    formula: str
-    charged_us: int | None
-    quantity: Decimal
-    price: Decimal
-    state_modifier: Decimal
-    type_modifier: Decimal
-    amount: Decimal
-    amount_exact: Decimal
-    currency: str
-    pricing_version: str
-    rated_record_id: UUID
-    usage_record_id: UUID
-    sign: int
 
 
 class Adjustment(NamedTuple):

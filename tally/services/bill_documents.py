@@ -13,12 +13,13 @@ from pricing.documents.bill_csv import bill_csv
 from pricing.documents.bill_page import BillPage, Issue, render_bill_page
 from tally.domain.billing_document import DocumentKey
 from tally.domain.errors import NotFound
+from tally.domain.principal import ProjectKey
 from tally.domain.run import Run
 from tally.services.documents import path_of, replacing, replacing_file
 from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import bill_history as store
-from tally.store.metering.bill_history import IssuedRow, Project
+from tally.store.metering.bill_history import IssuedRow
 
 
 class BillForm(StrEnum):
@@ -37,18 +38,18 @@ class IssuedBills:
     rows: Sequence[IssuedRow]
 
     @property
-    def project(self) -> Project:
+    def project(self) -> ProjectKey:
         """(cloud, project_id)."""
         return (self.rows[0].cloud, self.rows[0].project_id)
 
 
-def issued(metering: Connection, run: Run, billed: Collection[Project] | None = None) -> Iterator[IssuedBills]:
+def issued(metering: Connection, run: Run, billed: Collection[ProjectKey] | None = None) -> Iterator[IssuedBills]:
     """Stream the bills as of a run with their history, in the order of (cloud, project); needs a transaction."""
     for _, rows in groupby(store.issued_bills(metering, run.id, billed), key=lambda row: row[:2]):
         yield IssuedBills(run, list(rows))
 
 
-def bill_document(metering: Connection, run: Run, project: Project, form: BillForm, issuer: str) -> str:
+def bill_document(metering: Connection, run: Run, project: ProjectKey, form: BillForm, issuer: str) -> str:
     """Return the bill of a project in one form.
 
     Raises:
@@ -67,7 +68,7 @@ def export_bills(
     form: BillForm,
     folder: Path,
     issuer: str,
-    billed: Collection[Project] | None = None,
+    billed: Collection[ProjectKey] | None = None,
 ) -> list[Path]:
     """Write each bill as a file: <folder>/<cloud>/<project>.<form>.
 
@@ -85,7 +86,7 @@ def export_bills(
     return names
 
 
-def _replace(metering: Connection, run: Run, form: BillForm, folder: Path, issuer: str, project: Project) -> Path:
+def _replace(metering: Connection, run: Run, form: BillForm, folder: Path, issuer: str, project: ProjectKey) -> Path:
     path = folder / path_of(*project, f".{form}")
     with replacing_file(path) as draft:
         draft.write_text(bill_document(metering, run, project, form, issuer), encoding="utf-8", newline="")

@@ -14,12 +14,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pricing.documents.adjustments import billed_adjustments
-from pricing.documents.focus import Adjustment, Charge, Dataset, FocusRow, adjustment_row, charge_row
+from pricing.documents.focus import Adjustment, Dataset, FocusRow, adjustment_row, charge_row
 from pricing.documents.focus_columns import NAMES
 from pricing.documents.focus_names import shipped_names
 from tally.domain.billing_document import DocumentKey
 from tally.domain.errors import NotFound, Refused
 from tally.domain.period import BillingPeriod
+from tally.domain.principal import ProjectKey
 from tally.domain.run import Run
 from tally.services.documents import replacing
 from tally.services.focus_files import WRITERS, write_metadata
@@ -28,7 +29,7 @@ from tally.settings import Settings
 from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import charges as store
-from tally.store.metering.charges import Project, WrittenBill, WrittenTotal
+from tally.store.metering.charges import WrittenBill, WrittenTotal
 from tally.store.metering.runs import latest_run
 from tally.store.reporting.projects import select_projects
 
@@ -73,7 +74,7 @@ def export_focus(
     folder: Path,
     names: Names,
     now: datetime,
-    billed: Collection[Project] | None = None,
+    billed: Collection[ProjectKey] | None = None,
 ) -> list[Path]:
     """Write the FOCUS datasets of a month as ``csv`` or ``parquet``; what the folder held before is gone.
 
@@ -96,7 +97,7 @@ def export_focus(
     return [folder / f"{issue.file}.{form}" for issue in issues]
 
 
-def adding_up(rows: Iterable[FocusRow], totals: Mapping[Project, WrittenTotal]) -> Iterator[FocusRow]:
+def adding_up(rows: Iterable[FocusRow], totals: Mapping[ProjectKey, WrittenTotal]) -> Iterator[FocusRow]:
     """Pass rows on, and compare what they bill each account with what it was billed.
 
     Raises:
@@ -125,11 +126,11 @@ def _issues(metering: Connection, period: str) -> list[_Issue]:
 
 
 def _rows(
-    metering: Connection, issue: _Issue, dataset: Dataset, billed: Collection[Project] | None
+    metering: Connection, issue: _Issue, dataset: Dataset, billed: Collection[ProjectKey] | None
 ) -> Iterator[FocusRow]:
     run, former = issue.run, issue.former
     for charge in store.charges(metering, run.id, former.id if former else None, billed):
-        yield charge_row(Charge(*charge), dataset)
+        yield charge_row(charge, dataset)
     for bill in store.written_bills(metering, run.id, billed):
         for adjustment in _adjustments(bill):
             yield adjustment_row(adjustment, dataset)
@@ -139,13 +140,13 @@ def _dataset(
     metering: Connection,
     issue: _Issue,
     names: Names,
-    tags: Mapping[Project, Mapping[str, Any]],
-    totals: Mapping[Project, WrittenTotal],
+    tags: Mapping[ProjectKey, Mapping[str, Any]],
+    totals: Mapping[ProjectKey, WrittenTotal],
 ) -> Dataset:
     run = issue.run
     issued = _month_of_issue(run)
 
-    def invoice_id(billed: Project) -> str | None:
+    def invoice_id(billed: ProjectKey) -> str | None:
         if run.status != "finalized" or billed not in totals:
             return None
         return DocumentKey(run.period, run.id, *billed, totals[billed].sign).number

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from tally.domain.principal import ProjectKey
 from tally.store.database import Connection
+from tally.store.metering.asked import among_asked, asked_projects
 from tally.store.metering.runs import members
-
-Project = tuple[str, str]  # (cloud, project_id)
 
 
 class IssuedRow(NamedTuple):
@@ -26,33 +26,23 @@ class IssuedRow(NamedTuple):
 
 
 def issued_bills(
-    connection: Connection, run_id: UUID, billed: Collection[Project] | None = None
+    connection: Connection, run_id: UUID, billed: Collection[ProjectKey] | None = None
 ) -> Iterator[IssuedRow]:
     """Stream what has been issued as of a run, project by project in the order of issue; needs a transaction.
 
     ``billed`` asks for some billed projects only.
     """
-    query = """
+    query = f"""
         select b.cloud, b.project_id, p.name, b.run_id, coalesce(r.finalized_at, r.completed_at, r.started_at),
             r.reason, b.sign, b.document, b.document_hash
         from ledger.bills as b
         inner join ledger.runs as r on r.id = b.run_id
         left join raw.projects as p on p.cloud = b.cloud and p.external_id = b.project_id
         where b.run_id = any(%(members)s)
-            and (
-                %(clouds)s::text[] is null
-                or (b.cloud, b.project_id) in (
-                    select cloud, project_id
-                    from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-                )
-            )
+            and {among_asked("b.cloud", "b.project_id")}
         order by b.cloud, b.project_id, r.load_id, b.sign"""
-    asked = {
-        "members": members(connection, run_id),
-        "clouds": None if billed is None else [cloud for cloud, _ in billed],
-        "projects": None if billed is None else [project_id for _, project_id in billed],
-    }
+    asked = {"members": members(connection, run_id), **asked_projects(billed)}
     with connection.cursor("issued_bills") as cursor:
         cursor.itersize = 100  # documents may be long
-        for row in cursor.execute(query, asked):
+        for row in cursor.execute(query.encode(), asked):
             yield IssuedRow(*row)

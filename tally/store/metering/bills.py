@@ -13,6 +13,7 @@ from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import effective
 from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments
+from tally.store.metering.asked import among_asked, asked_projects
 from tally.store.metering.runs import members
 
 Project = tuple[str, str]  # (cloud, project_id)
@@ -170,7 +171,7 @@ def records(
     connection.execute("set local cursor_tuple_fraction = 1")
     with connection.cursor("records", row_factory=lambda _: RecordRow._make) as cursor:
         cursor.itersize = _BATCH
-        asked = {"members": members(connection, run_id), "currency": currency, **_columns(billed)}
+        asked = {"members": members(connection, run_id), "currency": currency, **asked_projects(billed)}
         yield from cursor.execute(_RECORDS.encode(), asked)
 
 
@@ -200,11 +201,7 @@ _RECORDS = f"""
     left join costs
         on costs.cloud = u.cloud and costs.resource_type = u.resource_type and costs.resource_id = u.resource_id
         and costs.usage_record_id = u.id
-    where %(clouds)s::text[] is null
-        or (a.billed_cloud, a.billed_project_id) in (
-            select cloud, project_id
-            from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-        )
+    where {among_asked("a.billed_cloud", "a.billed_project_id")}
     order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
         u.resource_type, u.resource_id, u.from_ts"""
 
@@ -230,7 +227,7 @@ def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]
         from {effective.BILLS} as b
         inner join unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
             on b.cloud = asked.cloud and b.project_id = asked.project_id"""
-    asked = {"members": members(connection, run_id), **_columns(billed)}
+    asked = {"members": members(connection, run_id), **asked_projects(billed)}
     rows = connection.execute(query.encode(), asked).fetchall()
     return [IssuedBill(*row) for row in rows]
 
@@ -266,10 +263,3 @@ def billed_inside(
            order by 1, 2""",
         {"run_id": run_id, "project": project, "cloud": cloud},
     ).fetchall()
-
-
-def _columns(projects: Iterable[Project] | None) -> dict[str, list[str] | None]:
-    if projects is None:
-        return {"clouds": None, "projects": None}
-    pairs = list(projects)
-    return {"clouds": [cloud for cloud, _ in pairs], "projects": [project for _, project in pairs]}

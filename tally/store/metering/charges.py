@@ -5,49 +5,18 @@ longer does: so a project that is billed elsewhere from now on moves, too, altho
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tally.domain.charge import Charge
+from tally.domain.principal import ProjectKey
 from tally.store.database import Connection
 from tally.store.metering import effective
+from tally.store.metering.asked import among_asked, asked_projects
 from tally.store.metering.runs import members
 
-Project = tuple[str, str]  # (cloud, project_id)
-
 _BATCH = 5000
-
-
-class ChargeRow(NamedTuple):
-    """A rated record, its usage record, and the project that is billed for it; values are never negated."""
-
-    billed_cloud: str
-    billed_project_id: str
-    cloud: str
-    project_id: str
-    platform: str
-    resource_type: str
-    resource_id: str
-    resource_name: str | None
-    state: str
-    type: str | None
-    from_ts: datetime
-    to_ts: datetime
-    dimension: str
-    formula: str
-    charged_us: int | None
-    quantity: Decimal
-    price: Decimal
-    state_modifier: Decimal
-    type_modifier: Decimal
-    amount: Decimal
-    amount_exact: Decimal
-    currency: str
-    pricing_version: str
-    rated_record_id: UUID
-    usage_record_id: UUID
-    sign: int
 
 
 class WrittenBill(NamedTuple):
@@ -113,15 +82,15 @@ charges as (
 
 
 def charges(
-    connection: Connection, run_id: UUID, former_run_id: UUID | None, billed: Iterable[Project] | None = None
-) -> Iterator[ChargeRow]:
+    connection: Connection, run_id: UUID, former_run_id: UUID | None, billed: Iterable[ProjectKey] | None = None
+) -> Iterator[Charge]:
     """Stream what a run has written, of a correction with the run before it; needs a transaction.
 
     ``billed`` asks for the charges of some billed projects only.
     """
     columns = ", ".join(
         "coalesce(p.formula, 'counter') as formula" if name == "formula" else f"c.{name}"
-        for name in ChargeRow._fields
+        for name in Charge._fields
     )
     query = f"""
         with {_CORRECTION if former_run_id else _REGULAR}
@@ -130,9 +99,9 @@ def charges(
         left join ledger.prices as p
             on p.version = c.pricing_version and p.platform = c.platform and p.resource_type = c.resource_type
             and p.metric = c.dimension
-        where {_asked("c.billed_cloud", "c.billed_project_id")}
+        where {among_asked("c.billed_cloud", "c.billed_project_id")}
         {_ORDER}"""
-    asked: dict[str, Any] = {"run_id": run_id, "now_members": members(connection, run_id), **_columns(billed)}
+    asked: dict[str, Any] = {"run_id": run_id, "now_members": members(connection, run_id), **asked_projects(billed)}
     if former_run_id:
         asked["former_members"] = members(connection, former_run_id)
     # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
@@ -140,11 +109,11 @@ def charges(
     with connection.cursor("charges") as cursor:
         cursor.itersize = _BATCH
         for row in cursor.execute(query.encode(), asked):
-            yield ChargeRow(*row)
+            yield Charge(*row)
 
 
 def written_bills(
-    connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None
+    connection: Connection, run_id: UUID, billed: Iterable[ProjectKey] | None = None
 ) -> Iterator[WrittenBill]:
     """Stream the bills that a run has written and those that it has taken back; needs a transaction."""
     query = f"""
@@ -152,47 +121,30 @@ def written_bills(
         from ledger.bills as b
         left join ledger.bills as old
             on old.run_id = b.reverses_run_id and old.cloud = b.cloud and old.project_id = b.project_id and old.sign = 1
-        where b.run_id = %(run_id)s and {_asked("b.cloud", "b.project_id")}
+        where b.run_id = %(run_id)s and {among_asked("b.cloud", "b.project_id")}
         order by b.cloud, b.project_id, b.sign"""
     with connection.cursor("written_bills") as cursor:
         cursor.itersize = 100  # documents may be long
-        for row in cursor.execute(query.encode(), {"run_id": run_id, **_columns(billed)}):
+        for row in cursor.execute(query.encode(), {"run_id": run_id, **asked_projects(billed)}):
             yield WrittenBill(*row)
 
 
 def written_totals(
-    connection: Connection, run_id: UUID, billed: Iterable[Project] | None = None
-) -> dict[Project, WrittenTotal]:
+    connection: Connection, run_id: UUID, billed: Iterable[ProjectKey] | None = None
+) -> dict[ProjectKey, WrittenTotal]:
     """What a run has billed each project, less what it has taken back."""
     query = f"""
         select b.cloud, b.project_id, sum(b.total), max(b.sign) from ledger.bills as b
-        where b.run_id = %(run_id)s and {_asked("b.cloud", "b.project_id")}
+        where b.run_id = %(run_id)s and {among_asked("b.cloud", "b.project_id")}
         group by b.cloud, b.project_id"""
-    rows = connection.execute(query.encode(), {"run_id": run_id, **_columns(billed)}).fetchall()
+    rows = connection.execute(query.encode(), {"run_id": run_id, **asked_projects(billed)}).fetchall()
     return {(cloud, project_id): WrittenTotal(total, sign) for cloud, project_id, total, sign in rows}
 
 
-def project_names(connection: Connection, load_id: int) -> dict[Project, str]:
+def project_names(connection: Connection, load_id: int) -> dict[ProjectKey, str]:
     """The names of projects that the registry knew at a load."""
     rows = connection.execute(
         "select cloud, external_id, name from raw.projects where load_id <= %s and name is not null and name <> ''",
         [load_id],
     ).fetchall()
     return {(cloud, project_id): name for cloud, project_id, name in rows}
-
-
-def _asked(cloud: str, project: str) -> str:
-    return f"""(
-            %(clouds)s::text[] is null
-            or ({cloud}, {project}) in (
-                select cloud, project_id
-                from unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-            )
-        )"""
-
-
-def _columns(projects: Iterable[Project] | None) -> dict[str, list[str] | None]:
-    if projects is None:
-        return {"clouds": None, "projects": None}
-    pairs = list(projects)
-    return {"clouds": [cloud for cloud, _ in pairs], "projects": [project for _, project in pairs]}

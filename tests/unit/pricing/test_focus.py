@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.documents.focus import Adjustment, Charge, Dataset, adjustment_row, charge_row
+from pricing.documents.focus import Adjustment, Dataset, adjustment_row, charge_row
 from pricing.documents.focus_columns import COLUMNS, NAMES, Kind
 from pricing.documents.focus_names import shipped_names
 from pricing.model import Formula
+from tally.domain.charge import Charge
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 RUN, RECORD = UUID(int=1), UUID(int=2)
