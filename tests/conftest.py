@@ -111,6 +111,20 @@ def fresh_database(server_url: str, template: str = "template0") -> Iterator[str
 
 
 @contextmanager
+def fresh_databases(
+    server_url: str, reporting_template: str, metering_template: str
+) -> Iterator[tuple[Connection, Connection]]:
+    """Connections to a reporting and a metering database of their own."""
+    with (
+        fresh_database(server_url, reporting_template) as reporting_url,
+        fresh_database(server_url, metering_template) as metering_url,
+        connected(reporting_url) as reporting,
+        connected(metering_url) as metering,
+    ):
+        yield reporting, metering
+
+
+@contextmanager
 def migrated_template(server_url: str, kind: str) -> Iterator[str]:
     """Name of a database that is migrated and holds what an installation loads at its start."""
     with fresh_database(server_url) as url:

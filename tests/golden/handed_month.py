@@ -21,8 +21,8 @@ from tally.services.bill_documents import BillForm, export_bills
 from tally.services.focus_export import Names, export_focus
 from tally.services.projects import create_project
 from tally.services.relations import relate
-from tally.store.database import Connection, connected
-from tests.conftest import fresh_database
+from tally.store.database import Connection
+from tests.conftest import fresh_databases
 from tests.integration.closing import instance
 from tests.integration.month_by_hand import run_month
 from tests.integration.registering import TENANT, change, day
@@ -91,12 +91,7 @@ def handed_month(
     server_url: str, reporting_template: str, metering_template: str, folder: Path
 ) -> Iterator[HandedMonth]:
     """Close the month, finalize it, correct it, and write all that is handed on."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-        connected(reporting_url) as reporting,
-        connected(metering_url) as metering,
-    ):
+    with fresh_databases(server_url, reporting_template, metering_template) as (reporting, metering):
         for project, (name, metadata) in _PROJECTS.items():
             create_project(reporting, "openstack", CLOUD, project, name, metadata, "test")
         relate(reporting, f"{CLOUD}/shop", f"{CLOUD}/shop-archive", TENANT, day("2026-01-01"), None, None, change())

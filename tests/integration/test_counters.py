@@ -12,9 +12,9 @@ import pytest
 
 from tally.domain.counter import CounterSource
 from tally.services.counters import Counters
-from tally.store.database import Connection, connected
+from tally.store.database import Connection
 from tally.store.victoria_metrics import VictoriaMetrics
-from tests.conftest import fresh_database
+from tests.conftest import fresh_databases
 from tests.integration.closing import LARGE, SMALL, instance
 from tests.integration.metering_sql import meter
 from tests.integration.sending import send
@@ -118,12 +118,7 @@ class Played:
 @pytest.fixture(scope="module")
 def played(victoria: Victoria, server_url: str, reporting_template: str, metering_template: str) -> Iterator[Played]:
     """All scenarios, metered for March and for April."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-        connected(reporting_url) as reporting,
-        connected(metering_url) as metering,
-    ):
+    with fresh_databases(server_url, reporting_template, metering_template) as (reporting, metering):
         outcomes = send(reporting, *EVENTS, USAGE)
         assert {outcome.status for outcome in outcomes} == {"accepted"}
         sample(victoria)

@@ -21,7 +21,7 @@ from tally.services.relations import relate
 from tally.store.database import Connection, connected
 from tally.store.metering.adjustments import select_adjustments
 from tally.store.metering.runs import select_runs
-from tests.conftest import fresh_database
+from tests.conftest import fresh_databases
 from tests.integration.api_server import Client, exact
 from tests.integration.closing import LARGE, House
 from tests.integration.ledger_by_hand import add_relations
@@ -41,12 +41,7 @@ def databases(
     server_url: str, reporting_template: str, metering_template: str
 ) -> Iterator[tuple[Connection, Connection]]:
     """A reporting and a metering database in which nothing is but what ships."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-        connected(reporting_url) as reporting,
-        connected(metering_url) as metering,
-    ):
+    with fresh_databases(server_url, reporting_template, metering_template) as (reporting, metering):
         yield reporting, metering
 
 

@@ -17,8 +17,8 @@ from tally.domain.instants import format_instant, parse_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import runs
-from tally.store.database import Connection, connected
-from tests.conftest import fresh_database
+from tally.store.database import Connection
+from tests.conftest import fresh_databases
 from tests.integration.metering_sql import USAGE, meter
 from tests.integration.sending import event, send
 
@@ -145,12 +145,7 @@ def scenarios() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def metered(server_url: str, reporting_template: str, metering_template: str) -> Iterator[Metered]:
     """All scenarios, metered and rated."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-        connected(reporting_url) as reporting,
-        connected(metering_url) as metering,
-    ):
+    with fresh_databases(server_url, reporting_template, metering_template) as (reporting, metering):
         send(reporting, *scenarios())
         march, findings = _metered(reporting, metering, "2026-03")
         later = instance("S21", "5", "01T00:00:00", "finish_resize", resource_id="kept", payload=size(**LARGE))

@@ -18,7 +18,7 @@ from tally.services.pricing import version_named
 from tally.services.what_if import WhatIf, what_if
 from tally.store.database import Connection, connected
 from tally.store.metering import what_if as store
-from tests.conftest import fresh_database
+from tests.conftest import fresh_databases
 from tests.integration.closing import House
 from tests.integration.ledger_by_hand import Usage, begin_run, bill, write_usage
 
@@ -37,12 +37,7 @@ def databases(
     server_url: str, reporting_template: str, metering_template: str
 ) -> Iterator[tuple[Connection, Connection]]:
     """A month that is finalized and corrected: an instance of another project counts no longer, another one does."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-        connected(reporting_url) as reporting,
-        connected(metering_url) as metering,
-    ):
+    with fresh_databases(server_url, reporting_template, metering_template) as (reporting, metering):
         regular = begin_run(metering)
         write_usage(metering, regular, [*RECORDS, Usage("os/gone", "openstack", "instance", "old", LARGE)])
         bill(metering, regular)
