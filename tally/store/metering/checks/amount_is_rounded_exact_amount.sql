@@ -1,6 +1,6 @@
--- Each amount whose price has no terms is the exact one, rounded once, half-up: with N = microseconds x quantity x price x modifiers / 3.6e9,
--- it is the only cent within half a cent of N, and the upper one of two. Nothing is divided here and nothing rounded;
--- quantity, price and modifiers are looked up again.
+-- Each amount whose price has no terms is the exact one, rounded once, half-up: with N = microseconds x quantity x
+-- price x modifiers / 3.6e9, it is the only cent within half a cent of N, and the upper one of two. Nothing is divided
+-- here and nothing rounded; quantity, price and modifiers are looked up again.
 -- Remedy: the rating model has a fault; report it with the named record.
 with run as (
     select * from ledger.runs where id = :run_id
