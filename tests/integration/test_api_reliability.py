@@ -74,6 +74,7 @@ def test_a_postgresql_that_is_killed_in_mid_batch(home: Path) -> None:
                 kill_in_mid_batch(home, url)
             wait_until(lambda: not answers(api.client))
             assert answers(api.client, "/healthz")
+            wait_until(lambda: all(sender.failures for sender in senders))  # those, too, that had waited for their turn
             successor = EmbeddedServer(home)
             successor.start()
         wait_until(lambda: answers(api.client))
