@@ -61,8 +61,11 @@ def api(reporting_url: str, idle_metering_url: str) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def victoria() -> Iterator[Victoria]:
-    """A VictoriaMetrics for all tests of this worker: each test has metrics of its own name."""
+    """A VictoriaMetrics for the tests of a module, each with metrics of its own name.
+
+    Not for all modules: a worker that comes back to a module runs its fixtures again, and would write all samples twice.
+    """
     with running_victoria() as server:
         yield server
