@@ -12,24 +12,25 @@ from tally.domain.completeness import EXAMPLES, Found
 from tally.domain.errors import InvalidInput
 from tally.domain.graph import Forest, Relation
 from tally.domain.groups import AdjustingRelations
+from tally.domain.principal import ProjectKey
 from tally.store.metering.adjustments import AdjustmentRow, Agreed
-from tally.store.metering.bills import Project, ProjectRow
+from tally.store.metering.bills import ProjectRow
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The terms of each billed project that has any, and what a person should look at."""
 
-    by_project: Mapping[Project, Sequence[Term]]
+    by_project: Mapping[ProjectKey, Sequence[Term]]
     findings: tuple[Found, ...]
 
-    def of(self, project: Project) -> Sequence[Term]:
+    def of(self, project: ProjectKey) -> Sequence[Term]:
         """The terms of one bill."""
         return self.by_project.get(project, ())
 
 
 def terms_of(
-    projects: Mapping[UUID, ProjectRow], relations: Sequence[Relation], forest: Forest, used: Collection[Project]
+    projects: Mapping[UUID, ProjectRow], relations: Sequence[Relation], forest: Forest, used: Collection[ProjectKey]
 ) -> Terms:
     """Collect the terms of all bills of a period, given its relations and the projects that have usage in it.
 
@@ -40,7 +41,7 @@ def terms_of(
     keys = {(project.cloud, project.external_id): id_ for id_, project in projects.items()}
     ids = [keys[project] for project in used]
     billed = {forest.attributions[id_].billed for id_ in ids}
-    by_project: dict[Project, list[Term]] = {}
+    by_project: dict[ProjectKey, list[Term]] = {}
     applied: dict[UUID, set[UUID]] = {}
     for id_ in sorted(billed):
         found = adjusting.of(id_)
@@ -60,7 +61,7 @@ def terms_of(
 def rows_of(cloud: str, project_id: str, lines: Iterable[Applied], currency: str) -> Iterator[AdjustmentRow]:
     """Make the rows of the ledger of one bill's adjustments."""
     for line in lines:
-        yield AdjustmentRow(cloud, project_id, *agreed_of(line.term), line.base, line.amount, currency)
+        yield AdjustmentRow(cloud, project_id, agreed_of(line.term), line.base, line.amount, currency)
 
 
 def agreed_of(term: Term) -> Agreed:

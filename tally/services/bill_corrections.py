@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from uuid import UUID
 
 from pricing.bill import ProjectRef, build_cancellation, to_json
+from tally.domain.principal import ProjectKey
 from tally.domain.run import Run
 from tally.services.adjustments import Terms, agreed_of
 from tally.services.runs import corrected_run
 from tally.store.database import Connection
 from tally.store.metering import bills as store
 from tally.store.metering.adjustments import Agreed, select_adjustments
-from tally.store.metering.bills import AttributionRow, BillRow, IssuedBill, Project
+from tally.store.metering.bills import AttributionRow, BillRow, IssuedBill
 
 
 def corrected_bills(
@@ -20,7 +21,7 @@ def corrected_bills(
     run: Run,
     attributions: Sequence[AttributionRow],
     terms: Terms,
-    bills_of: Callable[[Collection[Project]], Iterator[BillRow]],
+    bills_of: Callable[[Collection[ProjectKey]], Iterator[BillRow]],
 ) -> Iterator[BillRow]:
     """Write how attributions differ from those that count, and yield the bills to be taken back and to be written.
 
@@ -48,9 +49,11 @@ def corrected_bills(
         yield _cancellation(run, old)
 
 
-def _agreed_otherwise(metering: Connection, former_run_id: UUID, terms: Terms, billed: set[Project]) -> set[Project]:
+def _agreed_otherwise(
+    metering: Connection, former_run_id: UUID, terms: Terms, billed: set[ProjectKey]
+) -> set[ProjectKey]:
     """Find the projects whose bills were adjusted by other terms than hold now."""
-    former: defaultdict[Project, set[Agreed]] = defaultdict(set)
+    former: defaultdict[ProjectKey, set[Agreed]] = defaultdict(set)
     for row in select_adjustments(metering, former_run_id):
         former[row.cloud, row.project_id].add(row.agreed)
     return {project for project in billed if former[project] != {agreed_of(term) for term in terms.of(project)}}

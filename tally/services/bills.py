@@ -19,6 +19,7 @@ from tally.domain.completeness import Found
 from tally.domain.errors import NotFound
 from tally.domain.graph import Forest, Relation, attribute, relations_of_period
 from tally.domain.period import BillingPeriod
+from tally.domain.principal import ProjectKey
 from tally.domain.run import Run
 from tally.services.adjustments import Terms, rows_of, terms_of
 from tally.services.bill_corrections import corrected_bills
@@ -26,7 +27,7 @@ from tally.services.pricing import version_named
 from tally.store.database import Connection
 from tally.store.metering import bills as store
 from tally.store.metering.adjustments import reverse_adjustments
-from tally.store.metering.bills import AttributionRow, BillRow, Project, ProjectRow, RecordRow
+from tally.store.metering.bills import AttributionRow, BillRow, ProjectRow, RecordRow
 from tally.store.metering.findings import insert_findings
 from tally.store.metering.runs import latest_run
 
@@ -58,7 +59,7 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     attributions = list(_attributions(projects, forest, used))
     terms = terms_of(projects, relations, forest, used)
 
-    def bills_of(billed: Collection[Project] | None) -> Iterator[BillRow]:
+    def bills_of(billed: Collection[ProjectKey] | None) -> Iterator[BillRow]:
         return _bills(store.records(metering, run.id, version.currency, billed), run, projects, version, terms)
 
     with metering.transaction():
@@ -128,7 +129,7 @@ def _relations(metering: Connection, run: Run) -> list[Relation]:
 
 
 def _attributions(
-    projects: dict[UUID, ProjectRow], forest: Forest, used: set[Project]
+    projects: dict[UUID, ProjectRow], forest: Forest, used: set[ProjectKey]
 ) -> Iterator[AttributionRow]:
     for attribution in forest.attributions.values():
         project, billed = projects[attribution.project], projects[attribution.billed]

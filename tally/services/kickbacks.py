@@ -67,7 +67,7 @@ def kickbacks(metering: Connection, period: str, partner: str | None = None) -> 
     cloud, slash, project = (partner or "").partition("/")
     if not rows and slash:
         rows = select_adjustments(metering, run.id, "kickback", project, cloud)
-    by_partner = groupby(rows, key=lambda row: (row.target_cloud, row.target_project_id, row.currency))
+    by_partner = groupby(rows, key=lambda row: (row.agreed.target_cloud, row.agreed.target_project_id, row.currency))
     return KickbackReport(run, tuple(_partner(tuple(lines)) for _, lines in by_partner))
 
 
@@ -103,22 +103,20 @@ def as_csv(report: KickbackReport) -> str:
 
 
 def _partner(lines: tuple[AdjustmentRow, ...]) -> PartnerKickback:
-    first = lines[0]
+    to, currency = lines[0].agreed, lines[0].currency
     amount = total(line.amount for line in lines)
-    return PartnerKickback(
-        first.target_cloud, first.target_project_id, first.target_name, first.currency, amount, lines
-    )
+    return PartnerKickback(to.target_cloud, to.target_project_id, to.target_name, currency, amount, lines)
 
 
 def _line_view(line: AdjustmentRow) -> dict[str, Any]:
     return {
         "cloud": line.cloud,
         "project_id": line.project_id,
-        "relation_id": str(line.relation_id),
-        "relation_type": line.relation_type,
-        "description": line.description,
-        "scope": line.scope,
-        "rate": line.rate,
+        "relation_id": str(line.agreed.relation_id),
+        "relation_type": line.agreed.relation_type,
+        "description": line.agreed.description,
+        "scope": line.agreed.scope,
+        "rate": line.agreed.rate,
         "base": line.base,
         "amount": line.amount,
     }

@@ -119,10 +119,9 @@ def test_the_ledger_has_the_lines_of_the_documents(billed: tuple[Connection, Run
         "+ 2 discount 520.80 -52.08", "+ 4 discount 267.84 -53.57", "+ 4 kickback 415.15 41.52",
     ]
     (kickback,) = select_adjustments(metering, run.id, "kickback")
-    assert (kickback.target_cloud, kickback.target_project_id, kickback.target_name) == (
-        "partner", "corp", "Partner Corp",
-    )
-    assert (kickback.source_cloud, kickback.source_project_id) == ("meta", "customer")
+    agreed = kickback.agreed
+    assert (agreed.target_cloud, agreed.target_project_id, agreed.target_name) == ("partner", "corp", "Partner Corp")
+    assert (agreed.source_cloud, agreed.source_project_id) == ("meta", "customer")
 
 
 def test_what_is_not_applied_is_found(billed: tuple[Connection, Run]) -> None:

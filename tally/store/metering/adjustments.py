@@ -5,15 +5,13 @@ from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
-from psycopg.rows import class_row
-
 from tally.store.database import Connection
 from tally.store.metering import effective
 from tally.store.metering.runs import members
 
 
 class Agreed(NamedTuple):
-    """What a relation agrees on: the middle of an AdjustmentRow."""
+    """What a relation agrees on."""
 
     relation_id: UUID
     place: int
@@ -34,36 +32,20 @@ class AdjustmentRow(NamedTuple):
 
     cloud: str
     project_id: str
-    relation_id: UUID
-    place: int
-    type: str
-    relation_type: str
-    source_cloud: str
-    source_project_id: str
-    target_cloud: str
-    target_project_id: str
-    target_name: str
-    scope: str
-    rate: Decimal
-    description: str
+    agreed: Agreed
     base: Decimal
     amount: Decimal
     currency: str
 
-    @property
-    def agreed(self) -> Agreed:
-        """All of it but whose bill it is on, and what it comes to."""
-        return Agreed(*self[2:14])
 
-
-_COLUMNS = ", ".join(AdjustmentRow._fields)
+_COLUMNS = ", ".join(("cloud", "project_id", *Agreed._fields, "base", "amount", "currency"))
 
 
 def insert_adjustments(connection: Connection, run_id: UUID, rows: Iterable[AdjustmentRow]) -> None:
     """Write lines of bills of a run."""
     with connection.cursor().copy(f"copy ledger.adjustments (run_id, {_COLUMNS}) from stdin".encode()) as copy:
         for row in rows:
-            copy.write_row((run_id, *row))
+            copy.write_row((run_id, row.cloud, row.project_id, *row.agreed, row.base, row.amount, row.currency))
 
 
 def reverse_adjustments(connection: Connection, run_id: UUID) -> None:
@@ -101,5 +83,8 @@ def select_adjustments(
         "partner": partner,
         "partner_cloud": partner_cloud,
     }
-    with connection.cursor(row_factory=class_row(AdjustmentRow)) as cursor:
-        return cursor.execute(query.encode(), asked).fetchall()
+    rows = connection.execute(query.encode(), asked).fetchall()
+    return [
+        AdjustmentRow(cloud, project_id, Agreed(*agreed), base, amount, currency)
+        for cloud, project_id, *agreed, base, amount, currency in rows
+    ]

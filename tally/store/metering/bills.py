@@ -9,14 +9,13 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tally.domain.graph import Relation
+from tally.domain.principal import ProjectKey
 from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import effective
 from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments
 from tally.store.metering.asked import among_asked, asked_projects
 from tally.store.metering.runs import members
-
-Project = tuple[str, str]  # (cloud, project_id)
 
 _BATCH = 2000
 
@@ -139,7 +138,7 @@ def attributions(connection: Connection, run_id: UUID) -> list[AttributionRow]:
     return [AttributionRow(*row) for row in rows]
 
 
-def projects_with_records(connection: Connection, run_id: UUID) -> list[Project]:
+def projects_with_records(connection: Connection, run_id: UUID) -> list[ProjectKey]:
     """The projects that a run has itself written usage or costs of, reversals included."""
     return connection.execute(
         """select cloud, project_id from ledger.usage_records where run_id = %(run_id)s
@@ -161,7 +160,7 @@ def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[Att
 
 
 def records(
-    connection: Connection, run_id: UUID, currency: str, billed: Iterable[Project] | None = None
+    connection: Connection, run_id: UUID, currency: str, billed: Iterable[ProjectKey] | None = None
 ) -> Iterator[RecordRow]:
     """Stream the usage records that count as of a run with their costs, bill by bill; needs a transaction.
 
@@ -220,7 +219,7 @@ def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow])
     insert_adjustments(connection, run_id, [row for bill in bills for row in bill.adjustments])
 
 
-def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[Project]) -> list[IssuedBill]:
+def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[ProjectKey]) -> list[IssuedBill]:
     """The bills of some projects that count as of a run."""
     query = f"""
         select b.run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document_hash
