@@ -54,11 +54,10 @@ def export(
         raise InvalidInput(f"{to} is no directory")
     with (
         installation.running(settings) as databases,
-        connected(databases.reporting_url) as reporting,
         connected(databases.metering_url) as metering,
     ):
         billed = _billed(metering, month, project) if project else None
-        for path in _export(reporting, metering, settings, month, form, to / str(month) / form, billed):
+        for path in _export(metering, settings, month, form, to / str(month) / form, billed):
             terminal.out().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -67,7 +66,6 @@ def _billed(metering: Connection, month: BillingPeriod, project: str) -> list[tu
 
 
 def _export(
-    reporting: Connection,
     metering: Connection,
     settings: Settings,
     month: BillingPeriod,
@@ -77,7 +75,7 @@ def _export(
 ) -> list[Path]:
     if form in {ExportFormat.FOCUS_CSV, ExportFormat.FOCUS_PARQUET}:
         file_type, names = form.removeprefix("focus-"), Names.of(settings)
-        write = partial(export_focus, reporting, metering, month, file_type, names=names, now=terminal.now())
+        write = partial(export_focus, metering, month, file_type, names=names, now=terminal.now())
         if billed is None:
             return write(folder)
         return [path for project in billed for path in write(folder / path_of(*project, ""), billed=[project])]

@@ -114,7 +114,7 @@ def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
 
 def _projects(metering: Connection, run: Run, found: Sequence[ProjectRow]) -> dict[UUID, ProjectRow]:
     """All projects by id. One with usage that the registry does not know gets an id of its own, made of its name."""
-    known = {p.id: p for p in store.registered_projects(metering, run.load_id) if p.id is not None}
+    known = {p.id: p for p in store.registered_projects(metering, run.id) if p.id is not None}
     names = {(p.cloud, p.external_id) for p in known.values()}
     unknown = {
         uuid5(_UNKNOWN_PROJECTS, f"{p.cloud}\n{p.external_id}"): p._replace(id=None)

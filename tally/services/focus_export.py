@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from pricing.documents.adjustments import billed_adjustments
@@ -31,7 +30,6 @@ from tally.store.json_text import read_json
 from tally.store.metering import charges as store
 from tally.store.metering.charges import WrittenBill, WrittenTotal
 from tally.store.metering.runs import latest_run
-from tally.store.reporting.projects import select_projects
 
 _BILLED, _ACCOUNT = NAMES.index("BilledCost"), NAMES.index("BillingAccountId")
 
@@ -67,7 +65,6 @@ class _Issue:
 
 
 def export_focus(
-    reporting: Connection,
     metering: Connection,
     period: BillingPeriod,
     form: str,
@@ -85,12 +82,11 @@ def export_focus(
         Refused: if the charges would not add up to the bills.
     """
     issues = _issues(metering, str(period))
-    known = {(p.cloud, p.external_id): p.metadata for p in select_projects(reporting)}
     with replacing(folder) as draft:
         for issue in issues:
             with metering.transaction():
                 totals = store.written_totals(metering, issue.run.id, billed)
-                dataset = _dataset(metering, issue, names, known, totals)
+                dataset = _dataset(metering, issue, names, totals)
                 rows = adding_up(_rows(metering, issue, dataset, billed), totals)
                 WRITERS[form](rows, draft / f"{issue.file}.{form}")
         write_metadata(draft / "focus-metadata.json", now)
@@ -140,11 +136,11 @@ def _dataset(
     metering: Connection,
     issue: _Issue,
     names: Names,
-    tags: Mapping[ProjectKey, Mapping[str, Any]],
     totals: Mapping[ProjectKey, WrittenTotal],
 ) -> Dataset:
     run = issue.run
     issued = _month_of_issue(run)
+    projects = store.known_projects(metering, run.id)
 
     def invoice_id(billed: ProjectKey) -> str | None:
         if run.status != "finalized" or billed not in totals:
@@ -162,8 +158,8 @@ def _dataset(
         run.period_from,
         run.period_to,
         shipped_names(),
-        store.project_names(metering, run.load_id),
-        tags,
+        {key: project.name for key, project in projects.items() if project.name},
+        {key: project.metadata for key, project in projects.items()},
         invoice_id,
     )
 

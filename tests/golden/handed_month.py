@@ -5,7 +5,7 @@
 runs an m1.large, too: that it was deleted on the 20th at noon is known on the 12th of April (S55).
 
 Both are managed by a partner: `shop` pays 5 % more for instances and then 10 % less for everything, `gone` 10 % less;
-what the partner is paid for `shop` is nobody's bill.
+what the partner is paid for `shop` is nobody's bill. After the month is finalized all projects get other names and tags.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services.bill_documents import BillForm, export_bills
 from tally.services.focus_export import Names, export_focus
-from tally.services.projects import create_project
+from tally.services.projects import ProjectPatch, create_project, patch_project
 from tally.services.relations import relate
 from tally.store.database import Connection
+from tally.store.reporting.projects import select_projects
 from tests.conftest import fresh_databases
 from tests.integration.closing import instance
 from tests.integration.month_by_hand import run_month
@@ -100,12 +101,13 @@ def handed_month(
             relate(reporting, source, target, "managed_by", day("2026-01-01"), None, terms, change())
         send(reporting, *IN_TIME)
         regular = run_month(reporting, metering, now=ISSUED)
+        for project in select_projects(reporting):
+            patch = ProjectPatch(name=f"new {project.external_id}", metadata={"cost_centre": "9999"})
+            patch_project(reporting, project.id, patch, "test")
         send(reporting, LATE)
         correction = run_month(reporting, metering, now=CORRECTED)
         for form in ("csv", "parquet"):
-            export_focus(
-                reporting, metering, BillingPeriod.parse(PERIOD), form, folder / f"focus-{form}", NAMES, CORRECTED
-            )
+            export_focus(metering, BillingPeriod.parse(PERIOD), form, folder / f"focus-{form}", NAMES, CORRECTED)
         for bill_form in BillForm:
             export_bills(metering, correction, bill_form, folder / bill_form, NAMES.issuer)
         yield HandedMonth(metering, regular, correction, folder)

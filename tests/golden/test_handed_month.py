@@ -145,13 +145,16 @@ def test_charges_go_by_the_number_of_their_invoice(handed: HandedMonth) -> None:
     }
 
 
-def test_tags_and_names_are_those_of_the_projects(handed: HandedMonth) -> None:
-    """Metadata are tags; a project without a name goes by its id."""
+def test_tags_and_names_are_those_of_the_projects_when_the_month_was_closed(handed: HandedMonth) -> None:
+    """Metadata are tags; a project without a name goes by its id. What has changed since is told by no correction."""
     found = {row["SubAccountId"]: row for row in rows(handed, MARCH)}
     assert found["os-prod-eu1/shop"]["Tags"] == '{"cost_centre": "4711", "production": true}'
     assert found["os-prod-eu1/shop-archive"]["BillingAccountName"] == "Web Shop"
     assert found["os-prod-eu1/shop-archive"]["SubAccountName"] == "Web Shop, archive"
-    assert found["os-prod-eu1/gone"]["SubAccountName"] == "gone"
+    corrected = rows(handed, CORRECTION)
+    gone = [found["os-prod-eu1/gone"], *(row for row in corrected if row["SubAccountId"])]
+    assert {(row["SubAccountName"], row["BillingAccountName"], row["Tags"]) for row in gone} == {("gone", "gone", None)}
+    assert "Web Shop" in (handed.folder / "html" / "os-prod-eu1" / "shop.html").read_text(encoding="utf-8")
 
 
 BROKEN: Sequence[tuple[str, Any, str]] = (

@@ -431,8 +431,8 @@ def test_the_records_of_a_correction_are_as_immutable_as_others(corrected: House
 def test_focus_datasets_of_all_runs_come_to_the_bills_that_count(corrected: House, tmp_path: Path) -> None:
     """S56, for each kind of news: other usage, owners, bills and prices; every dataset keeps the rules of FOCUS."""
     names = Names("Example Cloud", "Example Cloud", "Example Cloud")
-    with connected(corrected.reporting_url) as reporting, connected(corrected.metering_url) as metering:
-        written = export_focus(reporting, metering, PERIOD, "parquet", tmp_path / "focus", names, day("2026-06-01"))
+    with connected(corrected.metering_url) as metering:
+        written = export_focus(metering, PERIOD, "parquet", tmp_path / "focus", names, day("2026-06-01"))
     billed: defaultdict[str, Decimal] = defaultdict(Decimal)
     for path in written:
         rows = read_table(path).to_pylist()

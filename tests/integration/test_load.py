@@ -7,6 +7,7 @@ from typing import Any
 
 from tally.services import runs
 from tally.services.load import load
+from tally.services.projects import ProjectPatch, create_project, patch_project
 from tally.store.database import Connection, connect
 from tests.integration.metering_sql import meter
 from tests.integration.sending import send, volume
@@ -107,3 +108,23 @@ def versions(reporting: Connection, metering: Connection) -> dict[str, list[str]
         "select resource_id, array_agg(xmin::text || ctid::text) from metering.int_resource_intervals group by 1"
     )
     return dict(rows.fetchall())  # type: ignore[arg-type]
+
+
+def test_a_load_keeps_the_projects_that_have_changed(reporting: Connection, metering: Connection) -> None:
+    """Back to a former name, too; what has not changed is not kept again."""
+    project = create_project(reporting, "openstack", "os-prod-eu1", "shop", "Shop", {"cost_centre": 1}, "test")
+    create_project(reporting, "openstack", "os-prod-eu1", "other", None, {}, "test")
+    patches: list[ProjectPatch] = [{}, {"name": None}, {"metadata": {"cost_centre": 2}}, {"metadata": {"x": "y"}}, {}]
+    patches += [{"name": "Shop", "metadata": {"cost_centre": 1, "x": None}}]
+    for patch in patches:
+        patch_project(reporting, project.id, patch, "test")
+        load(reporting, metering, clock)
+    kept = metering.execute("select load_id, external_id, name, metadata::text from raw.projects order by 1, 2")
+    assert kept.fetchall() == [
+        (1, "other", None, "{}"),
+        (1, "shop", "Shop", '{"cost_centre": 1}'),
+        (2, "shop", None, '{"cost_centre": 1}'),
+        (3, "shop", None, '{"cost_centre": 2}'),
+        (4, "shop", None, '{"x": "y", "cost_centre": 2}'),
+        (6, "shop", "Shop", '{"cost_centre": 1}'),
+    ]

@@ -37,11 +37,12 @@ def issued_bills(
             r.reason, b.sign, b.document, b.document_hash
         from ledger.bills as b
         inner join ledger.runs as r on r.id = b.run_id
-        left join raw.projects as p on p.cloud = b.cloud and p.external_id = b.project_id
+        left join ledger.run_projects as p
+            on p.run_id = %(run_id)s and p.cloud = b.cloud and p.external_id = b.project_id
         where b.run_id = any(%(members)s)
             and {among_asked("b.cloud", "b.project_id")}
         order by b.cloud, b.project_id, r.load_id, b.sign"""
-    asked = {"members": members(connection, run_id), **asked_projects(billed)}
+    asked = {"run_id": run_id, "members": members(connection, run_id), **asked_projects(billed)}
     with connection.cursor("issued_bills") as cursor:
         cursor.itersize = 100  # documents may be long
         for row in cursor.execute(query.encode(), asked):

@@ -27,7 +27,7 @@ class ProjectRow(NamedTuple):
     cloud: str
     external_id: str
     platform: str
-    name: str | None = None  # as it was when it was first loaded, so that a bill can be made again
+    name: str | None = None  # as it was in the regular run of the month, so that a bill can be made again
 
 
 class AttributionRow(NamedTuple):
@@ -101,18 +101,19 @@ def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
     query = f"""
         select p.id, u.cloud, u.project_id, u.platform
         from (select distinct cloud, project_id, platform from {effective.USAGE} as records) as u
-        left join raw.projects as p on p.cloud = u.cloud and p.external_id = u.project_id
+        left join ledger.run_projects as p
+            on p.run_id = %(run_id)s and p.cloud = u.cloud and p.external_id = u.project_id
         order by u.cloud, u.project_id"""
-    rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
+    rows = connection.execute(query.encode(), {"run_id": run_id, "members": members(connection, run_id)}).fetchall()
     return [ProjectRow(*row) for row in rows]
 
 
-def registered_projects(connection: Connection, load_id: int) -> list[ProjectRow]:
-    """Every project that the registry knew at a load."""
+def registered_projects(connection: Connection, run_id: UUID) -> list[ProjectRow]:
+    """Every project of the registry that a run knows."""
     rows = connection.execute(
-        """select id, cloud, external_id, platform, name from raw.projects where load_id <= %s
+        """select id, cloud, external_id, platform, name from ledger.run_projects where run_id = %s
            order by cloud, external_id""",
-        [load_id],
+        [run_id],
     ).fetchall()
     return [ProjectRow(*row) for row in rows]
 

@@ -4,7 +4,7 @@ A correction is what counts as of it but not as of the run before, and with sign
 longer does: so a project that is billed elsewhere from now on moves, too, although its records stay as they are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from tally.domain.charge import Charge
 from tally.domain.principal import ProjectKey
 from tally.store.database import Connection
+from tally.store.json_text import read_json
 from tally.store.metering import effective
 from tally.store.metering.asked import among_asked, asked_projects
 from tally.store.metering.runs import members
@@ -35,6 +36,13 @@ class WrittenTotal(NamedTuple):
 
     total: Decimal
     sign: int
+
+
+class KnownProject(NamedTuple):
+    """What the registry holds of a project, as of a run."""
+
+    name: str | None
+    metadata: Mapping[str, Any]
 
 
 _ORDER = """order by billed_cloud, billed_project_id, cloud, project_id, resource_type, resource_id, from_ts, dimension,
@@ -141,10 +149,11 @@ def written_totals(
     return {(cloud, project_id): WrittenTotal(total, sign) for cloud, project_id, total, sign in rows}
 
 
-def project_names(connection: Connection, load_id: int) -> dict[ProjectKey, str]:
-    """The names of projects that the registry knew at a load."""
+def known_projects(connection: Connection, run_id: UUID) -> dict[ProjectKey, KnownProject]:
+    """What a run knows of the projects of the registry."""
     rows = connection.execute(
-        "select cloud, external_id, name from raw.projects where load_id <= %s and name is not null and name <> ''",
-        [load_id],
+        "select cloud, external_id, name, metadata::text from ledger.run_projects where run_id = %s", [run_id]
     ).fetchall()
-    return {(cloud, project_id): name for cloud, project_id, name in rows}
+    return {
+        (cloud, project_id): KnownProject(name, read_json(metadata)) for cloud, project_id, name, metadata in rows
+    }

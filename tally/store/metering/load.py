@@ -1,7 +1,8 @@
 """The raw copy: what has arrived in the reporting database, into schema raw of the metering database (rule 18).
 
 Events go by arrival, one batch of the outbox reporting.pending_batches after the other, whatever month they are of.
-Small tables are taken whole, since their rows are never edited.
+Small tables are taken whole, since their rows are never edited; of projects, whose rows are, each load keeps what has
+changed.
 
 Events are copied in the order of their key, right into their table: its index then grows at its end, and what reads
 the histories of many resources, one after the other, finds each in a few neighbouring pages, already in order.
@@ -43,7 +44,10 @@ _COPIES = (
                array(select jsonb_array_elements_text(coalesce(definition -> 'descriptive', '[]')))
            from reporting.resource_types""",
     ),
-    ("projects", "select id, platform, cloud, external_id, name, {load_id}::bigint from reporting.projects"),
+    (
+        "projects",
+        "select id, platform, cloud, external_id, name, {load_id}::bigint, metadata from reporting.projects",
+    ),
     (
         "project_relations",
         """select id, version, source_id, target_id, relation_type, metadata, valid_from, valid_to, {load_id}::bigint
@@ -55,6 +59,16 @@ _COPIES = (
            from reporting.current_resources""",
     ),
 )
+
+_CHANGED_PROJECTS = """
+    where not exists (
+        select from raw.projects as known
+        where known.id = incoming.id and known.name is not distinct from incoming.name
+            and known.metadata = incoming.metadata
+            and not exists (
+                select from raw.projects as later where later.id = known.id and later.load_id > known.load_id
+            )
+    )"""
 
 
 class LoadCounts(NamedTuple):
@@ -134,7 +148,8 @@ def _copy_new(reporting: Connection, metering: Connection, table: str, query: st
     """Copy what is not there yet by its key; returns how many rows that were."""
     metering.execute(f"create temp table incoming (like raw.{table}) on commit drop".encode())
     _copy(reporting, metering, query, "incoming")
-    copied = metering.execute(f"insert into raw.{table} select * from incoming on conflict do nothing".encode())
+    new = f"select * from incoming{_CHANGED_PROJECTS if table == 'projects' else ''}"
+    copied = metering.execute(f"insert into raw.{table} {new} on conflict do nothing".encode())
     metering.execute("drop table incoming")
     return copied.rowcount
 
