@@ -5,7 +5,8 @@
 runs an m1.large, too: that it was deleted on the 20th at noon is known on the 12th of April (S55).
 
 Both are managed by a partner: `shop` pays 5 % more for instances and then 10 % less for everything, `gone` 10 % less;
-what the partner is paid for `shop` is nobody's bill. After the month is finalized all projects get other names and tags.
+what the partner is paid for `shop` is nobody's bill. After the month is finalized, all projects get other names and
+tags.
 """
 
 from collections.abc import Iterator
