@@ -1,6 +1,7 @@
 """Finalized records refuse ordinary statements of every role, the owner and the superuser included (rule 19)."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -117,6 +118,19 @@ def test_nothing_is_added_to_a_finalized_run(role: Connection) -> None:
         " total, currency, document, document_hash from ledger.bills"
     )
     assert refusal(role, statement) == "TA002"
+    assert refusal(role, with_other("usage_records", id="run_id")) == "TA002"
+    assert refusal(role, with_other("rated_records", id="run_id")) == "TA002"
+
+
+@pytest.mark.parametrize("table", ["usage_records", "rated_records"])
+def test_no_run_is_finalized_while_records_are_added_to_it(house: House, table: str) -> None:
+    """It waits until they are committed, so that none comes to a finalized run, whatever locks their writer holds."""
+    with connected(house.metering_url) as writer, connected(house.metering_url) as metering, writer.transaction():
+        writer.execute(with_other(table, id="run_id").encode())
+        metering.execute("set lock_timeout = '50ms'")
+        lock_not_available = "55P03"
+        finalizing = "update ledger.runs set status = 'finalized', finalized_at = now()"
+        assert refusal(metering, finalizing) == lock_not_available
 
 
 def test_a_finalized_run_needs_the_instant_at_which_it_was(house: House) -> None:
@@ -150,3 +164,16 @@ def test_records_hang_on_their_run_and_costs_on_their_usage(house: House, statem
     """Nothing refers to what is not there, and what is referred to stays, in open months too."""
     with connected(house.metering_url) as metering:
         assert refusal(metering, statement) == "23503"
+
+
+@pytest.mark.parametrize("table", ["usage_records", "rated_records"])
+def test_a_record_is_reversed_once(house: House, table: str) -> None:
+    """A second reversal of it is refused, whatever its id; the first is not."""
+    negated = "jsonb_populate_record(t, jsonb_build_object('id', %s::uuid, 'sign', -1, 'reverses_id', t.id))"
+    reversal = (
+        f"insert into ledger.{table} select ({negated}).* from ledger.{table} as t where sign = 1 order by id limit 1"
+    )
+    with connected(house.metering_url) as metering, metering.transaction(force_rollback=True):
+        metering.execute(reversal.encode(), [uuid4()])
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            metering.execute(reversal.encode(), [uuid4()])
