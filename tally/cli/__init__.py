@@ -4,28 +4,6 @@ Exit codes: 0 done, 1 refused or failed (or events were rejected), 2 wrong usage
 on stderr. Tables and documents go to stdout, progress to stderr.
 """
 
-from tally.cli import (
-    bills,
-    clouds,
-    credentials,
-    deliveries,
-    exports,
-    ingest,
-    installation,
-    kickbacks,
-    lab,
-    months,
-    pricing,
-    projects,
-    rejected,
-)
 from tally.cli.app import app, main
 
 __all__ = ["app", "main"]
-
-# In the order of the help.
-for part in (
-    ingest, months, bills, exports, kickbacks, deliveries, lab, pricing, installation, projects, clouds, credentials,
-    rejected,
-):
-    app.add_typer(part.commands)

@@ -8,8 +8,10 @@ import typer
 
 from tally import __version__
 from tally.cli import terminal
+from tally.cli.parts import Parts
 
 app = typer.Typer(
+    cls=Parts,
     help="Meter and rate cloud resources from their lifecycle events: provable, closable, correctable bills.",
     epilog="Times are UTC, ISO 8601. Settings are TALLY_* variables: docs/reference/settings.md.",
     rich_markup_mode="rich",

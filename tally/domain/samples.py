@@ -4,7 +4,7 @@ Pure: how samples are fetched and where they are kept does not belong here, nor 
 increments. Instants are milliseconds since 1970 in UTC, as VictoriaMetrics keeps them; values are exact decimals.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact, localcontext
 from itertools import pairwise
@@ -17,6 +17,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 # The difference of any two binary floats, times any unit that is taken, has fewer digits.
 _EXACT = Context(prec=1200, traps=[Inexact])
+
+
+class Line(NamedTuple):
+    """Some samples of one series, in the order of time."""
+
+    labels: Mapping[str, str]
+    at_ms: list[int]
+    values: list[int | Decimal]
 
 
 class Sample(NamedTuple):

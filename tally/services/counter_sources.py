@@ -14,7 +14,7 @@ import yaml
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.counter import CounterSource, parse_unit
 from tally.domain.errors import InvalidInput
-from tally.services.registry import Registry
+from tally.services.known_types import Registry
 
 _REQUIRED = ("platform", "resource_type", "metric", "selector", "clouds", "labels", "unit")
 _OPTIONAL = ("replicas", "states", "max_gap_seconds")

@@ -17,12 +17,11 @@ from tally.domain.counter import CounterSource, series_key, windows
 from tally.domain.errors import InvalidInput, Unavailable
 from tally.domain.event import MAX_TEXT_BYTES
 from tally.domain.period import BillingPeriod
-from tally.domain.samples import deduplicate, gaps, increments
+from tally.domain.samples import Line, deduplicate, gaps, increments
 from tally.services.counter_sources import check_against_registry
 from tally.services.registry import Registry
 from tally.store.database import Connection
 from tally.store.metering import counters as store
-from tally.store.victoria_metrics import Line
 
 RESUMABLE = timedelta(days=1)  # what was fetched longer ago may lack samples that came late
 PAUSES = (1, 5)                # seconds before a window is tried again: a server that restarts fails no month

@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
-
-import requests
 
 from tally.domain.errors import InvalidInput, Refused, Unavailable
 from tally.services.installation import Databases
 from tally.settings import Settings
+
+if TYPE_CHECKING:
+    import requests
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "deploy" / "dagster.yaml"
@@ -209,7 +211,7 @@ def _wait_for(address: str, processes: Mapping[str, "subprocess.Popen[bytes]"], 
     deadline = time.monotonic() + WEBSERVER_SECONDS
     while True:
         _refuse_ended(processes, logs)
-        with suppress(requests.RequestException):
+        with suppress(OSError):  # which all errors of requests are
             if _local().get(f"{address}/server_info", timeout=5).ok:
                 return
         if time.monotonic() > deadline:
@@ -226,7 +228,9 @@ def _refuse_unloaded(address: str, logs: Path) -> None:
             raise Unavailable(f"the code location does not load: {reason} ({logs / 'webserver.log'})")
 
 
-def _local() -> requests.Session:
+def _local() -> "requests.Session":
+    import requests  # only `tally up` needs it, and it takes a while
+
     session = requests.Session()
     session.trust_env = False  # a proxy has no business on the loopback interface
     return session

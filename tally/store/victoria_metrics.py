@@ -5,30 +5,22 @@ shortest one that names the binary float it holds; nothing is computed with floa
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 
 from tally.domain.errors import InvalidInput, TallyError, Unavailable
-from tally.domain.samples import from_milliseconds, to_milliseconds
+from tally.domain.samples import Line, from_milliseconds, to_milliseconds
 
 _TIMEOUT = (10, 300)  # seconds, to connect and between two blocks of an answer
 _ROWS_PER_LINE = 5000
 _BLOCK = 64 * 1024
 _SHOWN = 300
 _TEMPORARY = frozenset({408, 425, 429})
-
-
-class Line(NamedTuple):
-    """Some samples of one series, in the order of time."""
-
-    labels: Mapping[str, str]
-    at_ms: list[int]
-    values: list[int | Decimal]
 
 
 class VictoriaMetrics:

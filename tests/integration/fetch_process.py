@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 
+from tally.domain.samples import Line
 from tally.services import runs
 from tally.services.counters import Counters
 from tally.store.database import connected
-from tally.store.victoria_metrics import Line, VictoriaMetrics
+from tally.store.victoria_metrics import VictoriaMetrics
 from tests.integration.metering_sql import NOW
 from tests.integration.test_counter_fetch import MARCH, MAX_GAP, SOURCES
 

@@ -13,13 +13,14 @@ from resources.counters import SampledCounters
 from tally.domain.counter import CounterSource
 from tally.domain.errors import InvalidInput, Refused, Unavailable
 from tally.domain.period import BillingPeriod
+from tally.domain.samples import Line
 from tally.services import finalize, runs
 from tally.services.completeness_policy import shipped_policy
 from tally.services.counters import Counters
 from tally.services.waivers import waive
 from tally.store.database import Connection, connected
 from tally.store.metering.counters import fingerprint
-from tally.store.victoria_metrics import Line, VictoriaMetrics
+from tally.store.victoria_metrics import VictoriaMetrics
 from tests.conftest import REPOSITORY
 from tests.integration.closing import LARGE, PERIOD, SMALL, House, instance
 from tests.integration.metering_sql import NOW, meter

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.domain.counter import CounterSource
-from tally.domain.samples import from_milliseconds, to_milliseconds
+from tally.domain.samples import Line, from_milliseconds, to_milliseconds
 from tally.services.counters import Counters
 from tally.store.database import Connection
-from tally.store.victoria_metrics import Line
 from tests import histories
 from tests.histories import INSTANTS, Resource, World
 from tests.integration.metering_sql import meter

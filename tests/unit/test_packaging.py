@@ -14,6 +14,8 @@ from types import ModuleType
 
 import pytest
 
+from tally.cli.parts import PARTS, commands_of
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -24,10 +26,23 @@ def test_packages_are_imported_from_the_repository(name: str) -> None:
 
 
 def test_the_product_runs_without_orchestrator_and_checks() -> None:
-    """The command line imports neither Dagster nor dbt nor Great Expectations: it starts at once."""
-    program = "import sys, tally.cli; print([m for m in ('dagster', 'dbt', 'great_expectations') if m in sys.modules])"
+    """The command line imports neither Dagster, dbt nor Great Expectations, and what is slow not for other commands."""
+    slow = ("dagster", "dbt", "great_expectations", "fsspec", "jinja2", "numpy", "pyarrow", "requests")
+    program = f"import sys, tally.cli, tally.cli.months; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_command_is_found_in_its_module(part: str) -> None:
+    """Modules of commands are imported by name, when somebody asks for one."""
+    assert tuple(commands_of(part)) == PARTS[part]
+
+
+def test_each_module_of_commands_is_one_of_the_parts() -> None:
+    """A command that nobody can ask for would be dead."""
+    modules = (REPOSITORY / "tally" / "cli").glob("*.py")
+    assert {file.stem for file in modules if "\n@commands." in file.read_text(encoding="utf-8")} == set(PARTS)
 
 
 @pytest.mark.parametrize("file", ["sql", "yaml", "jsonl"])

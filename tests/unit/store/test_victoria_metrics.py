@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tally.domain.errors import InvalidInput, TallyError, Unavailable
-from tally.store.victoria_metrics import Line, VictoriaMetrics
+from tally.domain.samples import Line
+from tally.store.victoria_metrics import VictoriaMetrics
 
 START, END = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)
 FIRST = 1_772_323_200_000
