@@ -3,6 +3,9 @@
 # uv of the machine, or one in .tools; it takes the interpreter that is there and never downloads another.
 UV := $(shell command -v uv || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
+# Once, here: a process of a close imports 4,000 modules, and where Python may not keep what it compiles (containers often
+# set PYTHONDONTWRITEBYTECODE), each process would compile them anew, for longer than many a close takes.
+export UV_COMPILE_BYTECODE := 1
 # With telemetry off nothing phones home, and nothing waits for a closed network.
 export DO_NOT_TRACK := 1
 export DBT_SEND_ANONYMOUS_USAGE_STATS := false
