@@ -175,9 +175,9 @@ def write_usage(metering: Connection, run: Run) -> int:
     with metering.transaction():
         store.delete_usage(metering, run.id)
         findings_store.write_findings(metering, run.id)
-        if run.kind == "correction":
-            return corrections.write_usage(metering, run, corrected_run(metering, run).id)
-        return ledger.write_usage(metering, run.id)
+    if run.kind == "correction":
+        return corrections.write_usage(metering, run, corrected_run(metering, run).id)
+    return ledger.write_usage(metering, run.id)
 
 
 def write_rated(metering: Connection, run: Run) -> int:
@@ -185,14 +185,14 @@ def write_rated(metering: Connection, run: Run) -> int:
     with metering.transaction():
         store.delete_rated(metering, run.id)
         findings_store.delete_kinds(metering, run.id, [drift.KIND])
-        if run.kind != "correction":
-            count = ledger.write_rated(metering, run.id)
-            drift.write_drift(metering, run.id)
-            return count
-        corrected = corrected_run(metering, run).id
-        count = corrections.write_rated(metering, run, corrected)
-        drift.write_drift(metering, run.id, store.members(metering, corrected))
+    if run.kind != "correction":
+        count = ledger.write_rated(metering, run.id)
+        drift.write_drift(metering, run.id)
         return count
+    corrected = corrected_run(metering, run).id
+    count = corrections.write_rated(metering, run, corrected)
+    drift.write_drift(metering, run.id, store.members(metering, corrected))
+    return count
 
 
 def complete(metering: Connection, run: Run, clock: Clock) -> Run:

@@ -55,6 +55,14 @@ def connected(url: str, **options: Any) -> Iterator[Connection]:
 
 
 @contextmanager
+def beside(connection: Connection) -> Iterator[Connection]:
+    """Open another connection to the database of one, as the same role, for a block."""
+    info = connection.info
+    with connected(psycopg.conninfo.make_conninfo(info.dsn, password=info.password or None)) as other:
+        yield other
+
+
+@contextmanager
 def pool(url: str, size: int, statement_seconds: int) -> Iterator[ConnectionPool[Connection]]:
     """Open a pool of up to ``size`` connections for a block, for threads that each take one at a time.
 

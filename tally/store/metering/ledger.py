@@ -1,18 +1,22 @@
 """Writing the records of a run into the ledger, and their fingerprint. Source: dbt's tables of the running run.
 
+Keeping the indexes takes one session most of the time, so that two write, each one half of the resources, in a
+transaction of its own. If one fails, what the other has written is of a run that fails with it.
+
 What was written is analyzed at once: what reads it next, in the same run, would else plan for an empty table.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from tally.store.database import Connection
+from tally.store.database import Connection, beside
 
 _USAGE = """
     insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, project_id, state,
         lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, counters)
     select cloud, platform, resource_type, resource_id, id, run_id, 1, project_id, state,
         lifetime_no, from_ts, to_ts, from_event_id, to_event_id, usage, array(select jsonb_object_keys(counters))
-    from metering.int_usage_records where run_id = %s"""
+    from metering.int_usage_records where run_id = %(run_id)s and (hashtext(resource_id) < 0) = %(half)s"""
 
 _RATED = """
     insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
@@ -21,7 +25,7 @@ _RATED = """
     select cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
         project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
         pricing_version, basis
-    from metering.int_rated_records where run_id = %s"""
+    from metering.int_rated_records where run_id = %(run_id)s and (hashtext(resource_id) < 0) = %(half)s"""
 
 # By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of
 # resources: one text of all records would outgrow what a value can hold. A row's text quotes its parts, so that no
@@ -64,17 +68,27 @@ _FINGERPRINT = """
 
 
 def write_usage(connection: Connection, run_id: UUID) -> int:
-    """Write the usage records of the running run; returns how many."""
-    count = connection.execute(_USAGE, [run_id]).rowcount
-    connection.execute("analyze ledger.usage_records")
-    return count
+    """Write the usage records of the running run, of which there are none yet; returns how many."""
+    return _write(connection, "usage_records", _USAGE, run_id)
 
 
 def write_rated(connection: Connection, run_id: UUID) -> int:
-    """Write the rated records of the running run; returns how many."""
-    count = connection.execute(_RATED, [run_id]).rowcount
-    connection.execute("analyze ledger.rated_records")
-    return count
+    """Write the rated records of the running run, after all of its usage; returns how many."""
+    return _write(connection, "rated_records", _RATED, run_id)
+
+
+def _write(connection: Connection, table: str, statement: str, run_id: UUID) -> int:
+    with (
+        beside(connection) as other,
+        ThreadPoolExecutor(max_workers=1) as thread,
+        other.transaction(),
+        connection.transaction(),
+    ):
+        half = thread.submit(other.execute, statement.encode(), {"run_id": run_id, "half": True})
+        written = connection.execute(statement.encode(), {"run_id": run_id, "half": False}).rowcount
+        written += half.result().rowcount
+    connection.execute(f"analyze ledger.{table}".encode())
+    return written
 
 
 def fingerprint(connection: Connection, run_id: UUID) -> str:
