@@ -186,7 +186,8 @@ def deliveries(console: Console, progress: Sequence[Progress], rows: Sequence[De
     for row in rows:
         what = row.document.number, row.document_type, row.cloud, row.project_id, row.status, str(row.attempts)
         waits = "" if row.status == "delivered" else _instant(row.next_attempt_at)
-        _add(table, row.target, *what, waits, row.receipt or row.last_error or "")
+        asked = f"sent again for {row.asked_by}: {row.reason}" if row.asked_by else ""
+        _add(table, row.target, *what, waits, "; ".join(filter(None, (row.receipt or row.last_error, asked))))
     _print(console, table)
 
 

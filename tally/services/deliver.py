@@ -5,17 +5,21 @@ after its target keeps it. Whoever is killed in between leaves it to the next, w
 same name and key. How a target takes a document belongs to tally.store.targets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from tally.domain.billing_document import BillingDocument
+from tally.domain.billing_document import BillingDocument, DocumentKey
 from tally.domain.delivery import DeliveryStatus, Destination, parcel, wait_after
-from tally.domain.errors import Refused, TallyError, Unavailable
+from tally.domain.errors import InvalidInput, NotFound, Refused, TallyError, Unavailable
+from tally.domain.period import BillingPeriod
 from tally.store.database import Connection, connected
 from tally.store.metering import deliveries as store
-from tally.store.metering.deliveries import DeliveryRow, ListKey, Progress
+from tally.store.metering.deliveries import Backlog, DeliveryRow, ListKey, Progress
+from tally.store.reporting import audit
+
+_MONTH = len("2026-03")  # what the number of a document begins with
 
 Clock = Callable[[], datetime]
 
@@ -79,6 +83,49 @@ def due(metering: Connection, destinations: Sequence[Destination], now: datetime
     return [each.name for each in destinations if store.anything_due(metering, each.name, each.first, now)]
 
 
+def send_again(
+    reporting: Connection,
+    metering: Connection,
+    target: str,
+    what: Collection[str],
+    reason: str,
+    actor: str,
+    now: datetime,
+) -> int:
+    """Ask for another sending of documents that a target had and has lost; it is audited. Returns how many they are.
+
+    ``what`` are numbers of documents, or months. Each is sent under the same name and key, with the same bytes: whoever
+    has it after all takes it once. What is under way already is not asked for again.
+
+    Raises:
+        InvalidInput: without a reason, or if something is neither a number nor a month.
+        NotFound: naming what the target does not have.
+    """
+    if not reason.strip():
+        raise InvalidInput("a document is sent again for a reason; say it with --reason")
+    found = {name: _delivered(metering, target, name) for name in what}
+    missing = [name for name, documents in found.items() if not documents]
+    if missing:
+        raise NotFound(f"{target} has nothing of {', '.join(missing)}, or waits for it; tally deliveries tells")
+    documents = list({key for keys in found.values() for key in keys})
+    with metering.transaction():
+        count = store.send_again(metering, target, documents, actor, reason.strip(), now)
+        detail = {"what": sorted(what), "documents": count, "reason": reason.strip()}
+        audit.record(reporting, actor, "delivery.resend", target, detail)
+    return count
+
+
+def _delivered(metering: Connection, target: str, name: str) -> list[DocumentKey]:
+    """What a target has of a month, or by the number of a document."""
+    period = str(BillingPeriod.parse(name[:_MONTH]))
+    return [key for key in store.delivered(metering, target, period) if name in (period, key.number)]
+
+
+def backlog(metering: Connection) -> list[Backlog]:
+    """What each target does not have, and since when."""
+    return store.backlog(metering)
+
+
 def progress(metering: Connection, period: str | None = None, target: str | None = None) -> list[Progress]:
     """How far each target is with each month, by the outbox as the last delivery left it."""
     return store.progress(metering, period, target)
@@ -93,7 +140,7 @@ def list_deliveries(
     after: ListKey | None = None,
     limit: int,
 ) -> list[DeliveryRow]:
-    """Return the next deliveries after (target, run_id, cloud, project_id, sign)."""
+    """Return the next deliveries after (target, run_id, cloud, project_id, sign, sending)."""
     return store.deliveries(metering, period=period, target=target, status=status, after=after, limit=limit)
 
 

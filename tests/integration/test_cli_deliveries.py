@@ -75,6 +75,8 @@ def test_what_a_killed_delivery_had_in_hand_is_delivered_by_the_next(
     interrupted = receiver.messages[1].key
     assert receiver.times == {message.key: 2 if message.key == interrupted else 1 for message in receiver.messages}
     assert len({message.body for message in receiver.messages}) == len(receiver.times) == 4
+    again = run(delivering, "resend", "2026-03", "--target", "erp", "--reason", "the ERP was restored")
+    assert (again.status, again.out) == (0, "erp: 4 document(s) are sent again by the next delivery\n"), again
 
 
 @pytest.mark.usefixtures("march")

@@ -13,17 +13,19 @@ from uuid import UUID
 import psycopg
 import pytest
 import simplejson
+from prometheus_client.parser import text_string_to_metric_families
 from tenacity import wait_none
 
 from tally.domain.delivery import Destination, Parcel
-from tally.domain.errors import Refused, Unavailable
-from tally.services.deliver import Outcome, deliver, deliver_to, due, list_deliveries, progress
+from tally.domain.errors import InvalidInput, NotFound, Refused, Unavailable
+from tally.services.deliver import Outcome, deliver, deliver_to, due, list_deliveries, progress, send_again
 from tally.store.database import Connection, connected
 from tally.store.metering.deliveries import DeliveryRow, Progress
 from tally.store.targets.directory import Directory
 from tally.store.targets.webhook import Webhook, read_secret
 from tests.integration.api_server import live_api
 from tests.integration.issuing import CLOUD, bill, cancellation, finalized
+from tests.integration.registering import day
 from tests.receiver import SECRET, hangs_up, receiving, says
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -60,6 +62,10 @@ def to(shelf: Any, name: str = "erp", first: str = "2026-03") -> Destination:
 
 def listed(metering: Connection, **wanted: Any) -> list[DeliveryRow]:
     return list_deliveries(metering, limit=1000, **wanted)
+
+
+def resend(reporting: Connection, metering: Connection, *what: str) -> int:
+    return send_again(reporting, metering, "erp", what, "disk lost", "anna", NOW)
 
 
 def refuses(project_id: str) -> Callable[[Parcel], None]:
@@ -154,6 +160,51 @@ class TestOutbox:
         for statement in ("update delivery.deliveries set attempts = 0", "delete from delivery.deliveries"):
             with pytest.raises(psycopg.Error, match="its rows never change"):
                 metering.execute(statement.encode())
+
+
+class TestSentAgain:
+    @pytest.mark.usefixtures("march")
+    def test_what_a_target_has_lost_is_sent_again_as_it_was(self, reporting: Connection, metering: Connection) -> None:
+        """One document and a month that holds it: each once more, under its key; the record says who asked, and why."""
+        shelf = Shelf()
+        deliver_to(metering, to(shelf), clock)
+        first = list(shelf.parcels)
+        number = listed(metering)[0].document.number
+        assert resend(reporting, metering, number, "2026-03") == 3
+        assert progress(metering) == [Progress("erp", "2026-03", 0, 3, 0)]
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 0, 3, 0)
+        assert shelf.parcels == first * 2
+        assert progress(metering) == [Progress("erp", "2026-03", 3, 0, 0)]
+        assert [(row.sending, row.asked_by, row.reason) for row in listed(metering)[:2]] == [
+            (1, None, None), (2, "anna", "disk lost"),
+        ]
+        query = "select actor, action, subject, detail ->> 'reason' from reporting.audit_log where actor <> 'tally'"
+        assert reporting.execute(query).fetchall() == [("anna", "delivery.resend", "erp", "disk lost")]
+
+    def test_one_is_sent_again_once_however_often_it_is_asked_for(
+        self, reporting: Connection, metering: Connection, march: UUID
+    ) -> None:
+        """Nor before it was there at all; its later documents wait for it as they did before."""
+        shelf = Shelf()
+        with pytest.raises(NotFound, match="erp has nothing of 2026-03, or waits for it"):
+            resend(reporting, metering, "2026-03")
+        deliver_to(metering, to(shelf), clock)
+        (number,) = {row.document.number for row in listed(metering) if row.project_id == "p-1"}
+        resend(reporting, metering, number)
+        for again in (number, "2026-04", number[:-1]):
+            with pytest.raises(NotFound, match=f"erp has nothing of {again}"):
+                resend(reporting, metering, again)
+        corrected(metering, march)
+        shelf.before = refuses("p-1")
+        deliver_to(metering, to(shelf), clock)
+        shelf.before = lambda _: None
+        deliver_to(metering, to(shelf), clock)
+        kinds = [kind for kind, project in shelf.told("document_type", "project_id") if project == "p-1"]
+        assert kinds == ["invoice", "invoice", "credit_note", "corrected_invoice"]
+        with pytest.raises(InvalidInput, match="for a reason"):
+            send_again(reporting, metering, "erp", [number], " ", "anna", NOW)
+        with pytest.raises(InvalidInput, match="'all' is not a billing period"):
+            resend(reporting, metering, "all")
 
 
 class TestFailures:
@@ -286,5 +337,29 @@ def test_deliveries_are_shown_over_http(
         "target": "erp", "number": failed["number"], "document_type": "invoice", "period": "2026-03",
         "run_id": str(march), "cloud": CLOUD, "project_id": "p-2", "status": "failed", "attempts": 1,
         "attempted_at": "2026-06-01T00:00:00Z", "next_attempt_at": "2026-06-01T00:01:00Z",
-        "last_error": "not taken: unknown customer", "delivered_at": None, "receipt": None,
+        "last_error": "not taken: unknown customer", "delivered_at": None, "receipt": None, "sending": 1,
+        "asked_at": None, "asked_by": None, "reason": None,
     }
+
+
+def test_what_targets_lack_is_a_metric(
+    reporting_url: str, metering_url: str, metering: Connection, march: UUID
+) -> None:
+    """By target, with the age of the oldest; what was finalized since and no delivery has looked for waits, too."""
+    deliver_to(metering, to(Shelf(refuses("p-2"))), clock)
+    deliver_to(metering, to(Shelf(), "archive"), clock)
+    finalized(metering, bill("p-1", "1.00"), bill("p-2", "1.00"), period="2026-02")
+
+    def told() -> dict[tuple[str, ...], float]:
+        with live_api(reporting_url, metering_url) as api:
+            families = text_string_to_metric_families(api.get("/metrics").text)
+            samples = [sample for family in families for sample in family.samples]
+        return {(s.name, *s.labels.values()): s.value for s in samples if s.name.startswith("deliveries")}
+
+    waiting, oldest = "deliveries_waiting", "deliveries_oldest_timestamp_seconds"
+    issued = day("2026-05-02").timestamp()
+    known = {(waiting, "failed", "archive"): 0, (waiting, "failed", "erp"): 1, (oldest, "erp"): issued}
+    assert told() == known | {(waiting, "pending", "archive"): 0, (waiting, "pending", "erp"): 0}
+    corrected(metering, march)
+    pending = {(waiting, "pending", "archive"): 4, (waiting, "pending", "erp"): 4}
+    assert told() == known | pending | {(oldest, "archive"): issued}

@@ -24,14 +24,14 @@ def deliveries(
     target: NameFilter = None,
     status: Annotated[DeliveryStatus | None, Query()] = None,
 ) -> JsonAnswer:
-    """List documents and targets by (target, run_id, cloud, project_id, document type)."""
-    after = page.after(str, UUID, str, str, int)
+    """List documents and targets by (target, run_id, cloud, project_id, document type, sending)."""
+    after = page.after(str, UUID, str, str, int, int)
     rows = list_deliveries(
         metering,
         period=period,
         target=target,
         status=status,
-        after=after and (after[0], after[1], after[2], after[3], after[4]),
+        after=after and (after[0], after[1], after[2], after[3], after[4], after[5]),
         limit=page.fetch,
     )
     return page.answer(rows, lambda row: row.key, _delivery)
@@ -54,4 +54,8 @@ def _delivery(row: DeliveryRow) -> dict[str, Any]:
         "last_error": row.last_error,
         "delivered_at": instant(row.delivered_at),
         "receipt": row.receipt,
+        "sending": row.sending,
+        "asked_at": instant(row.asked_at),
+        "asked_by": row.asked_by,
+        "reason": row.reason,
     }

@@ -6,6 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from tally.api.answers import JsonAnswer
+from tally.api.delivery_metrics import DeliveryMetrics
 from tally.api.dependencies import InProcess
 from tally.api.health import Verdict
 
@@ -27,7 +28,8 @@ async def readiness(state: InProcess) -> Response:
 @router.get("/metrics", operation_id="metrics")
 async def metrics(state: InProcess) -> Response:
     """Write the metrics; one at a time, or asking for them would take the threads of all others."""
-    text = await to_thread.run_sync(state.metrics.text, limiter=state.load.one_thread)
+    deliveries = DeliveryMetrics(state.metering)
+    text = await to_thread.run_sync(lambda: state.metrics.text() + deliveries.text(), limiter=state.load.one_thread)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -5,7 +5,7 @@ it, and the next one finishes at once.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
@@ -16,7 +16,7 @@ from tally.domain.billing_document import BillingDocument, DocumentKey, Document
 from tally.domain.delivery import DeliveryStatus
 from tally.store.database import Connection
 
-ListKey = tuple[str, UUID, str, str, int]  # (target, run_id, cloud, project_id, sign): the order of lists
+ListKey = tuple[str, UUID, str, str, int, int]  # (target, run_id, cloud, project_id, sign, sending): order of lists
 
 _PAGE = 500
 _PENDING = "delivered_at is null and last_error is null"
@@ -29,14 +29,23 @@ _DOCUMENT = """target = %(target)s and run_id = %(run_id)s and cloud = %(cloud)s
                 and project_id = %(project_id)s and sign = %(sign)s"""
 
 
+# Of each document the sending that counts: the last one.
+_LAST = """not exists (
+                select from delivery.deliveries as later
+                where later.target = own.target and later.run_id = own.run_id and later.cloud = own.cloud
+                    and later.project_id = own.project_id and later.sign = own.sign and later.sending > own.sending
+            )"""
+
+
 class DeliveryRow(NamedTuple):
-    """One document and one target, and how far it has come."""
+    """One document on its way to one target, and how far it has come: its first sending, or one that was asked for."""
 
     target: str
     run_id: UUID
     cloud: str
     project_id: str
     sign: int
+    sending: int
     period: str
     refers_to_run_id: UUID | None
     attempts: int
@@ -45,11 +54,14 @@ class DeliveryRow(NamedTuple):
     last_error: str | None
     delivered_at: datetime | None
     receipt: str | None
+    asked_at: datetime | None
+    asked_by: str | None
+    reason: str | None
 
     @property
     def key(self) -> ListKey:
         """Its place in a list."""
-        return (self.target, self.run_id, self.cloud, self.project_id, self.sign)
+        return (self.target, self.run_id, self.cloud, self.project_id, self.sign, self.sending)
 
     @property
     def document(self) -> DocumentKey:
@@ -128,6 +140,39 @@ def anything_due(connection: Connection, target: str, first: str, now: datetime)
         {"target": target, "first": first, "now": now},
     ).fetchone()
     return bool(row and row[0])
+
+
+def delivered(connection: Connection, target: str, period: str) -> list[DocumentKey]:
+    """The documents of a month that a target has, in the order in which they were issued."""
+    rows = connection.execute(
+        f"""select period, run_id, cloud, project_id, sign from delivery.deliveries as own
+            where target = %s and period = %s and delivered_at is not null and {_LAST}
+            order by load_id, sign, cloud, project_id""".encode(),
+        [target, period],
+    ).fetchall()
+    return [DocumentKey(*row) for row in rows]
+
+
+def send_again(
+    connection: Connection, target: str, documents: Sequence[DocumentKey], actor: str, reason: str, now: datetime
+) -> int:
+    """Enter documents that a target has for another sending; returns how many. Two at once enter each once."""
+    return connection.execute(
+        f"""insert into delivery.deliveries (target, run_id, cloud, project_id, sign, sending, period, load_id,
+                refers_to_run_id, next_attempt_at, asked_at, asked_by, reason)
+            select target, run_id, cloud, project_id, sign, sending + 1, period, load_id, refers_to_run_id, %(now)s,
+                %(now)s, %(actor)s, %(reason)s
+            from delivery.deliveries as own
+            inner join unnest(%(runs)s::uuid[], %(clouds)s::text[], %(projects)s::text[], %(signs)s::smallint[])
+                as asked (run_id, cloud, project_id, sign) using (run_id, cloud, project_id, sign)
+            where target = %(target)s and delivered_at is not null and {_LAST}
+            on conflict do nothing""".encode(),
+        {
+            "target": target, "now": now, "actor": actor, "reason": reason,
+            "runs": [key.run_id for key in documents], "clouds": [key.cloud for key in documents],
+            "projects": [key.project_id for key in documents], "signs": [key.sign for key in documents],
+        },
+    ).rowcount  # fmt: skip
 
 
 def undelivered(
@@ -231,13 +276,13 @@ def mark_failed(connection: Connection, target: str, key: DocumentKey, error: st
 
 
 def progress(connection: Connection, period: str | None, target: str | None) -> list[Progress]:
-    """How far each target is with each month."""
+    """How far each target is with each month: each document once, however often it was sent."""
     rows = connection.execute(
         f"""select target, period, count(*) filter (where {_STATUSES["delivered"]}),
                 count(*) filter (where {_STATUSES["pending"]}), count(*) filter (where {_STATUSES["failed"]})
-            from delivery.deliveries
+            from delivery.deliveries as own
             where (%(period)s::text is null or period = %(period)s)
-                and (%(target)s::text is null or target = %(target)s)
+                and (%(target)s::text is null or target = %(target)s) and {_LAST}
             group by target, period order by target, period""".encode(),
         {"period": period, "target": target},
     ).fetchall()
@@ -253,13 +298,13 @@ def deliveries(
     after: ListKey | None = None,
     limit: int,
 ) -> list[DeliveryRow]:
-    """Return the next deliveries after a key, in the order of (target, run_id, cloud, project_id, sign)."""
-    order = "target, run_id, cloud, project_id, sign"
+    """Return the next deliveries after a key, in the order of (target, run_id, cloud, project_id, sign, sending)."""
+    order = "target, run_id, cloud, project_id, sign, sending"
     where = ["true"]
     where += ["period = %(period)s"] if period else []
     where += ["target = %(target)s"] if target else []
     where += [_STATUSES[status]] if status else []
-    where += [f"({order}) > (%(after_0)s, %(after_1)s, %(after_2)s, %(after_3)s, %(after_4)s)"] if after else []
+    where += [f"({order}) > ({', '.join(f'%(after_{place})s' for place in range(len(after)))})"] if after else []
     query = f"""select {", ".join(DeliveryRow._fields)} from delivery.deliveries
                 where {" and ".join(where)} order by {order} limit %(limit)s"""
     values = {f"after_{place}": value for place, value in enumerate(after or ())}
@@ -267,3 +312,45 @@ def deliveries(
         query.encode(), {"period": period, "target": target, "limit": limit} | values, prepare=False
     ).fetchall()
     return [DeliveryRow(*row) for row in rows]
+
+
+class Backlog(NamedTuple):
+    """What a target does not have: ``pending`` documents were not tried yet, or not since they were asked for again."""
+
+    target: str
+    pending: int
+    failed: int
+    oldest: datetime | None  # when the first of them was issued, or asked for again
+
+
+def backlog(connection: Connection) -> list[Backlog]:
+    """What each target lacks that has ever been delivered to, with what no delivery has looked for yet."""
+    rows = connection.execute(
+        """with targets as (
+                select entered.target, min(run.period) as first
+                from delivery.enqueued_runs as entered
+                inner join ledger.runs as run on run.id = entered.run_id
+                group by entered.target
+            ),
+
+            lacking as (
+                select own.target, own.last_error, coalesce(own.asked_at, run.finalized_at) as since
+                from delivery.deliveries as own
+                inner join ledger.runs as run on run.id = own.run_id
+                where own.delivered_at is null
+                union all
+                select target, null, run.finalized_at
+                from targets
+                inner join ledger.runs as run on run.status = 'finalized' and run.period >= targets.first
+                inner join ledger.bills as bill on bill.run_id = run.id
+                where not exists (
+                    select from delivery.enqueued_runs as old where old.target = targets.target and old.run_id = run.id
+                )
+            )
+
+            select target, count(since) filter (where last_error is null), count(last_error), min(since)
+            from targets
+            left join lacking using (target)
+            group by target order by target"""
+    ).fetchall()
+    return [Backlog(*row) for row in rows]

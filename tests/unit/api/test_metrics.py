@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tally.api.delivery_metrics import DeliveryMetrics
 from tally.api.metrics import OTHER, REASONS, STRANGE_CLOUDS, Metrics
 from tally.domain.event import Event
 from tally.services.ingest import Outcome, Status
@@ -132,5 +133,7 @@ def test_the_metrics_of_the_reference_are_those_of_the_code(metrics: Metrics) ->
             kind = type(collector).__name__.lower()
             labels = ", ".join(f"`{label}`" for label in collector._labelnames)
             yield f"{name}_total" if kind == "counter" else name, kind, labels
+        for family in DeliveryMetrics.families():
+            yield family.name, family.type, ", ".join(f"`{label}`" for label in family._labelnames)
 
     assert _ROW.findall(REFERENCE) == list(described())
