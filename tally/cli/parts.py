@@ -17,7 +17,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "bills": ("bill", "explain", "verify"),
     "exports": ("export",),
     "kickbacks": ("kickback",),
-    "deliveries": ("deliver", "deliveries"),
+    "deliveries": ("deliver", "resend", "deliveries"),
     "lab": ("quote", "what-if"),
     "pricing": ("pricing",),
     "installation": ("up", "api", "demo", "migrate", "rebuild"),
