@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import psycopg2
 
-from resources.dbt import DbtError
+from resources.dbt_runner import DbtError
 from tally.domain.errors import Unavailable
 
 # Connection lost, server stopped or starting, deadlock. No state at all: there is no connection that could tell one.

@@ -12,9 +12,10 @@ from assets.watch import watching_checks
 from resources.clock import Clock
 from resources.counters import SampledCounters
 from resources.databases import Databases, Metering
-from resources.dbt import Dbt, manifest_path
+from resources.dbt import Dbt
 from resources.expectations import Expectations
 from resources.installation import Installation
+from resources.manifest import manifest_path
 from resources.platforms import Platforms
 from tally_dagster.jobs import close_month, deliver_documents, finalize_month, reconcile
 from tally_dagster.progress import progress

@@ -12,7 +12,7 @@ from uuid import UUID
 import simplejson
 
 from resources.databases import Databases
-from resources.dbt import invoke
+from resources.dbt_runner import invoke
 from tally.domain.errors import TallyError
 from tally.store.metering.replay import PREFIX
 

@@ -1,13 +1,14 @@
 """The worked examples beside the models (given, expect) hold on a migrated database."""
 
-from resources.dbt import invoke, parse
+from resources.dbt_runner import invoke
+from resources.manifest import manifest_for
 
 MODELS = "staging intermediate marts"
 
 
 def test_the_worked_examples_of_the_models_hold(metering_url: str, tally_home: None) -> None:  # noqa: ARG001
     """Each unit test has rows of its own; the models, empty without a run, only tell dbt the types of their columns."""
-    manifest = parse(metering_url, write=False)
+    manifest = manifest_for(metering_url)
     invoke(["run", "--select", *MODELS.split(), "--no-write-json"], metering_url, manifest)
     outcome = invoke(["test", "--select", "test_type:unit", "--no-write-json"], metering_url, manifest)
     assert [result.node.name for result in outcome.results if result.status != "pass"] == []

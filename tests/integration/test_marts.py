@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from resources.dbt import DbtError, invoke, parse
+from resources.dbt_runner import DbtError, invoke
+from resources.manifest import manifest_for
 from tests.conftest import REPOSITORY
 from tests.integration.closing import House
 
@@ -40,7 +41,7 @@ def test_every_column_of_every_mart_is_described_in_the_database(house: House) -
 
 def test_days_add_up_to_the_month(house: House) -> None:
     """By the tests that read all months, which a close leaves out; and they are found by their tag."""
-    manifest = parse(house.metering_url, write=False)
+    manifest = manifest_for(house.metering_url)
     outcome = invoke(["test", "--select", "tag:whole_months", "--no-write-json"], house.metering_url, manifest)
     assert [result.status for result in outcome.results] == ["pass", "pass"]
     ((days, amount),) = house.query("select count(distinct day), sum(amount) from marts.project_costs_daily")

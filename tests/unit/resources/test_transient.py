@@ -4,7 +4,7 @@ import psycopg
 import psycopg2
 import pytest
 
-from resources.dbt import DbtError
+from resources.dbt_runner import DbtError
 from resources.transient import is_transient
 from tally.domain.errors import InvalidInput, NotFound, Refused, Unavailable
 
