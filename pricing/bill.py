@@ -1,11 +1,11 @@
 """The bill of one project and one period as a JSON document (rule 30; its form: docs/adr/0003-bill-document.md).
 
-It arranges and adds what has been rated, and rates nothing itself. Line items are line_items.py's, adjustments
-adjustments.py's; which project is billed where is decided by tally.domain.graph; who reads the rows and stores the
-document, by tally.services.
+It arranges and adds what has been rated, and rates nothing itself. Adjustments are adjustments.py's; line items come as
+text, which tally.store writes where the records lie; which project is billed where is decided by tally.domain.graph,
+and who stores the document, by tally.services.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +15,7 @@ from typing import Any
 import simplejson
 
 from pricing.adjustments import Adjusted, Applied, Term, apply
-from pricing.line_items import Forms, LineItems, UsageCosts, amount_text, line_items
-from pricing.money import plain
+from pricing.money import plain, total
 from tally.domain.errors import InvalidInput
 from tally.domain.instants import format_instant
 
@@ -38,12 +37,24 @@ class ProjectRef:
 
 
 @dataclass(frozen=True, slots=True)
+class LineItems:
+    """The line items of one resource type of a project, and what they come to.
+
+    ``text`` is JSON objects with commas between them, as deep as the items of the billed project itself stand.
+    """
+
+    resource_type: str
+    text: str
+    total: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class RelatedProject:
     """A project that is billed inside another one's bill, with the type of the relation that attributes it."""
 
     relation_type: str
     project: ProjectRef
-    records: Iterable[UsageCosts]
+    items: Sequence[LineItems]  # by resource type
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +70,27 @@ def build_bill(
     period_from: datetime,
     period_to: datetime,
     project: ProjectRef,
-    own_records: Iterable[UsageCosts],
+    own_items: Sequence[LineItems],
     related: Sequence[RelatedProject],
-    forms: Forms,
+    currency: str,
     terms: Sequence[Term] = (),
 ) -> Bill:
-    """Build the bill of a project, whatever order the records and the terms of its adjustments come in.
+    """Build the bill of a project, whatever order related projects and the terms of its adjustments come in.
 
     Raises:
-        Refused: if regular usage or its cost is negative, naming the rows.
-        InvalidInput: if a project comes twice, a record was rated in another currency or by other prices.
+        InvalidInput: if a project comes twice.
     """
+    related = sorted(related, key=lambda other: other.project)
     _check_once([project, *(other.project for other in related)])
-    own = line_items(own_records, project.address, project.platform, forms)
-    others = [
-        (other, line_items(other.records, other.project.address, other.project.platform, forms))
-        for other in sorted(related, key=lambda other: other.project)
-    ]
-    adjusted = apply(_costs_by_type([own, *(items for _, items in others)]), terms)
+    parts = [(project, own_items), *((other.project, other.items) for other in related)]
+    adjusted = apply(_costs_by_type(parts), terms)
     document = {
         **_heading(period_from, period_to, project),
-        "line_items": simplejson.RawJSON(own.text),
-        "related_costs": [_related_cost(other, items) for other, items in others],
-        **(_adjustments(adjusted, forms.version.currency) if adjusted.lines else {}),
+        "line_items": _listed(own_items),
+        "related_costs": [_related_cost(other) for other in related],
+        **(_adjustments(adjusted, currency) if adjusted.lines else {}),
         "total": adjusted.net,
-        "currency": forms.version.currency,
+        "currency": currency,
     }
     return Bill(to_json(document), adjusted.net, adjusted.lines)
 
@@ -149,22 +156,29 @@ def _heading(period_from: datetime, period_to: datetime, project: ProjectRef) ->
     }
 
 
-def _costs_by_type(parts: Iterable[LineItems]) -> Mapping[str, Decimal]:
-    """Add up line items, related ones included, by platform.resource_type."""
-    cents: Counter[str] = Counter()
-    for items in parts:
-        cents.update(items.cents_by_type)
-    return {kind: Decimal(amount_text(amount)) for kind, amount in cents.items()}
+def _costs_by_type(parts: Iterable[tuple[ProjectRef, Sequence[LineItems]]]) -> Mapping[str, Decimal]:
+    """Add up line items by platform.resource_type."""
+    costs: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for project, items in parts:
+        for one in items:
+            costs[f"{project.platform}.{one.resource_type}"] += one.total
+    return costs
 
 
-def _related_cost(related: RelatedProject, items: LineItems) -> Document:
+def _listed(items: Sequence[LineItems]) -> simplejson.RawJSON:
+    text = ",\n    ".join(one.text for one in items)
+    return simplejson.RawJSON(f"[\n    {text}\n  ]" if items else "[]")
+
+
+def _related_cost(related: RelatedProject) -> Document:
+    deeper = simplejson.RawJSON(_listed(related.items).encoded_json.replace("\n", "\n    "))
     return {
         "relation_type": related.relation_type,
         "project_id": related.project.external_id,
         "platform": related.project.platform,
         "cloud": related.project.cloud,
-        "line_items": simplejson.RawJSON(items.text.replace("\n", "\n    ")),  # two levels deeper
-        "total": Decimal(amount_text(items.cents)),
+        "line_items": deeper,
+        "total": total(one.total for one in related.items),
     }
 
 

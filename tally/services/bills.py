@@ -5,15 +5,13 @@ read, handed to them, and stored.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import groupby, islice
-from operator import attrgetter
+from itertools import islice
 from uuid import UUID, uuid5
 
 from pricing.bill import ProjectRef, RelatedProject, build_bill
-from pricing.line_items import Forms
 from pricing.model import PriceVersion
 from tally.domain.completeness import Found
 from tally.domain.errors import NotFound
@@ -23,13 +21,15 @@ from tally.domain.principal import ProjectKey
 from tally.domain.run import Run
 from tally.services.adjustments import Terms, rows_of, terms_of
 from tally.services.bill_corrections import corrected_bills
+from tally.services.bill_items import Account, ItemsOf, Read, accounts_of, items_of_accounts
 from tally.services.pricing import version_named
 from tally.store.database import Connection
 from tally.store.metering import bills as store
 from tally.store.metering.adjustments import reverse_adjustments
-from tally.store.metering.bills import AttributionRow, BillRow, ProjectRow, RecordRow
+from tally.store.metering.bills import AttributionRow, BillRow, ProjectRow, UsedProject
 from tally.store.metering.findings import insert_findings
 from tally.store.metering.runs import latest_run
+from tally.store.sessions import reader
 
 _BATCH = 500
 _UNKNOWN_PROJECTS = UUID("7a11b111-0000-4000-8000-000000000000")
@@ -49,33 +49,31 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     """Attribute the projects of a run and store the bill of each billed one; a repeated call replaces its own.
 
     A correction stores what differs: it takes back bills and attributions that no longer hold, and writes them again.
-    """
-    version = version_named(metering, run.pricing_version or "")
-    found = store.projects_of_run(metering, run.id)
-    projects = _projects(metering, run, found)
-    relations = _relations(metering, run)
-    forest = attribute(projects.keys(), relations)
-    used = {(p.cloud, p.external_id) for p in found}
-    attributions = list(_attributions(projects, forest, used))
-    terms = terms_of(projects, relations, forest, used)
 
-    def bills_of(billed: Collection[ProjectKey] | None) -> Iterator[BillRow]:
-        return _bills(store.records(metering, run.id, version.currency, billed), run, projects, version, terms)
+    Raises:
+        Refused: if there are costs that no bill can show, naming them.
+    """
+    month = _month(metering, run)
+    attributions = list(_attributions(month))
+    read = reader(metering)
+
+    def bills_of(billed: Collection[ProjectKey]) -> Iterator[BillRow]:
+        return _bills(read, month, [account for account in month.accounts(attributions) if account.billed in billed])
 
     with metering.transaction():
         store.delete_bills(metering, run.id)
-        insert_findings(metering, run.id, [*_findings(projects, forest), *terms.findings])
+        insert_findings(metering, run.id, [*_findings(month), *month.terms.findings])
         if run.kind == "correction":
-            made = corrected_bills(metering, run, attributions, terms, bills_of)
+            made = corrected_bills(metering, run, attributions, month.terms, bills_of)
         else:
             store.insert_attributions(metering, run.id, attributions)
-            made = bills_of(None)
+            made = _bills(read, month, month.accounts(attributions))
         count, total = 0, Decimal("0.00")
         while part := list(islice(made, _BATCH)):
             store.insert_bills(metering, run.id, part)
             count, total = count + len(part), total + sum(bill.total for bill in part)
         reverse_adjustments(metering, run.id)
-    return BillsMade(count, len(used), total, version.currency)
+    return BillsMade(count, len(month.used), total, month.version.currency)
 
 
 def bills(metering: Connection, period: BillingPeriod, project: str | None = None) -> list[BillRow]:
@@ -103,21 +101,42 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
 
 
 def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
-    """The bills as of a run, made again from the records that count; nothing is stored. Needs a transaction."""
-    version = version_named(metering, run.pricing_version or "")
+    """The bills as of a run, made again from the records and attributions that count; nothing is stored."""
+    month = _month(metering, run)
+    yield from _bills(reader(metering), month, month.accounts(store.attributions(metering, run.id)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Month:
+    """What the bills of a run are made from, but for its records."""
+
+    run: Run
+    version: PriceVersion
+    projects: Mapping[UUID, ProjectRow]
+    used: Mapping[ProjectKey, int]  # how many usage records each project has that has any
+    forest: Forest
+    terms: Terms
+
+    def accounts(self, attributions: Iterable[AttributionRow]) -> list[Account]:
+        """The bills that there are."""
+        return accounts_of(attributions, self.used)
+
+
+def _month(metering: Connection, run: Run) -> _Month:
     found = store.projects_of_run(metering, run.id)
     projects, relations = _projects(metering, run, found), _relations(metering, run)
-    used = {(p.cloud, p.external_id) for p in found}
-    terms = terms_of(projects, relations, attribute(projects.keys(), relations), used)
-    yield from _bills(store.records(metering, run.id, version.currency), run, projects, version, terms)
+    used = {(project.cloud, project.external_id): project.usage_records for project in found}
+    forest = attribute(projects.keys(), relations)
+    terms = terms_of(projects, relations, forest, used.keys())
+    return _Month(run, version_named(metering, run.pricing_version or ""), projects, used, forest, terms)
 
 
-def _projects(metering: Connection, run: Run, found: Sequence[ProjectRow]) -> dict[UUID, ProjectRow]:
+def _projects(metering: Connection, run: Run, found: Sequence[UsedProject]) -> dict[UUID, ProjectRow]:
     """All projects by id. One with usage that the registry does not know gets an id of its own, made of its name."""
     known = {p.id: p for p in store.registered_projects(metering, run.id) if p.id is not None}
     names = {(p.cloud, p.external_id) for p in known.values()}
     unknown = {
-        uuid5(_UNKNOWN_PROJECTS, f"{p.cloud}\n{p.external_id}"): p._replace(id=None)
+        uuid5(_UNKNOWN_PROJECTS, f"{p.cloud}\n{p.external_id}"): ProjectRow(None, p.cloud, p.external_id, p.platform)
         for p in found
         if (p.cloud, p.external_id) not in names
     }
@@ -128,12 +147,10 @@ def _relations(metering: Connection, run: Run) -> list[Relation]:
     return relations_of_period(store.relations_at(metering, run.load_id), run.period_from, run.period_to)
 
 
-def _attributions(
-    projects: dict[UUID, ProjectRow], forest: Forest, used: set[ProjectKey]
-) -> Iterator[AttributionRow]:
-    for attribution in forest.attributions.values():
-        project, billed = projects[attribution.project], projects[attribution.billed]
-        if (project.cloud, project.external_id) in used:
+def _attributions(month: _Month) -> Iterator[AttributionRow]:
+    for attribution in month.forest.attributions.values():
+        project, billed = month.projects[attribution.project], month.projects[attribution.billed]
+        if (project.cloud, project.external_id) in month.used:
             relation = attribution.relation
             yield AttributionRow(
                 project.cloud,
@@ -146,38 +163,37 @@ def _attributions(
             )
 
 
-def _findings(projects: dict[UUID, ProjectRow], forest: Forest) -> list[Found]:
+def _findings(month: _Month) -> list[Found]:
     unknown = [
         Found("unknown_project", p.cloud, p.platform, "", p.external_id,
               "not in the registry of projects; it is billed alone")
-        for p in projects.values()
+        for p in month.projects.values()
         if p.id is None
     ]
     decided = [
         Found(warning.kind, p.cloud, p.platform, "", p.external_id, warning.detail)
-        for warning in forest.warnings
-        for p in [projects[warning.project]]
+        for warning in month.forest.warnings
+        for p in [month.projects[warning.project]]
     ]
     return unknown + decided
 
 
-def _bills(
-    rows: Iterator[RecordRow], run: Run, projects: dict[UUID, ProjectRow], version: PriceVersion, terms: Terms
-) -> Iterator[BillRow]:
-    platforms = {(p.cloud, p.external_id): p.platform for p in projects.values()}
-    forms = Forms(version)
-    for billed, records in groupby(rows, key=attrgetter("billed_cloud", "billed_project_id")):
-        parts = {key: list(part) for key, part in groupby(records, key=attrgetter("cloud", "project_id"))}
-        own, related = parts.pop(billed, []), [_related(part) for part in parts.values()]
-        project = ProjectRef(*billed, platforms[billed])
-        bill = build_bill(run.period_from, run.period_to, project, own, related, forms, terms.of(billed))
-        yield BillRow(
-            *billed, project.platform, bill.total, version.currency, bill.document,
-            hashlib.sha256(bill.document.encode()).hexdigest(),
-            adjustments=tuple(rows_of(*billed, bill.adjustments, version.currency)),
-        )
+def _bills(read: Read, month: _Month, accounts: Sequence[Account]) -> Iterator[BillRow]:
+    refs = {
+        (p.cloud, p.external_id): ProjectRef(p.cloud, p.external_id, p.platform) for p in month.projects.values()
+    }
+    for account, items in items_of_accounts(read, month.run, month.version, accounts):
+        yield _bill(month, account, refs, items)
 
 
-def _related(records: Sequence[RecordRow]) -> RelatedProject:
-    first = records[0]
-    return RelatedProject(first.relation_type or "", ProjectRef(first.cloud, first.project_id, first.platform), records)
+def _bill(month: _Month, account: Account, refs: Mapping[ProjectKey, ProjectRef], items: ItemsOf) -> BillRow:
+    run, currency, billed = month.run, month.version.currency, account.billed
+    related = [RelatedProject(kind, refs[key], items.get(key, ())) for key, kind in account.related.items()]
+    bill = build_bill(
+        run.period_from, run.period_to, refs[billed], items.get(billed, ()), related, currency, month.terms.of(billed)
+    )
+    digest = hashlib.sha256(bill.document.encode()).hexdigest()
+    adjustments = tuple(rows_of(*billed, bill.adjustments, currency))
+    return BillRow(
+        *billed, refs[billed].platform, bill.total, currency, bill.document, digest, adjustments=adjustments
+    )

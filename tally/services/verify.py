@@ -125,8 +125,7 @@ def _rows(version: PriceVersion) -> set[tampering.PriceRow]:
 
 def _strange_totals(metering: Connection, run: Run) -> Iterator[Difference]:
     """Compare the bills that count with those that the records come to."""
-    with metering.transaction():
-        made = {(bill.cloud, bill.project_id): (bill.total, bill.document_hash) for bill in rebuilt(metering, run)}
+    made = {(bill.cloud, bill.project_id): (bill.total, bill.document_hash) for bill in rebuilt(metering, run)}
     counting = {
         (bill.cloud, bill.project_id): (bill.total, hashlib.sha256(bill.document.encode()).hexdigest())
         for bill in bill_store.select_bills(metering, run.id, None, None)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from pricing.model import PriceVersion
-from pricing.rating import rate
+from pricing.rating import Rate, rate
 from tally.domain.graph import Relation
 from tally.domain.instants import microseconds
 from tally.domain.period import BillingPeriod
@@ -90,8 +90,8 @@ def begin_run(metering: Connection, load_id: int = 1, corrects: Run | None = Non
 
 def write_usage(metering: Connection, run: Run, records: Sequence[Usage]) -> None:
     """Write usage into the ledger and rate it by the price version of the run."""
-    version = version_named(metering, str(run.pricing_version))
-    rated = [(uuid4(), record, *_rates(version, run, record)) for record in records]
+    version, month = version_named(metering, str(run.pricing_version)), BillingPeriod.parse(run.period)
+    rated = [(uuid4(), record, *rates_of(version, record, month)) for record in records]
     with metering.cursor().copy(
         """copy ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, project_id, state,
                lifetime_no, from_ts, to_ts, usage) from stdin"""
@@ -122,8 +122,11 @@ def bill(metering: Connection, run: Run) -> BillsMade:
     return made
 
 
-def _rates(version: PriceVersion, run: Run, record: Usage) -> tuple[datetime, datetime, dict[str, Any], Any]:
-    begin, end = record.begin or run.period_from, record.end or run.period_to
+def rates_of(
+    version: PriceVersion, record: Usage, month: BillingPeriod
+) -> tuple[datetime, datetime, dict[str, Any], Sequence[Rate]]:
+    """(begin, end, usage, rates) of a usage record in a month."""
+    begin, end = record.begin or month.start, record.end or month.end
     length = microseconds(end - begin)
     usage = {"minutes": Decimal(length // 60_000_000), "count": 1, **record.usage}
     kind = {"platform": record.platform, "resource_type": record.resource_type, "state": record.state}

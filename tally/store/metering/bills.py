@@ -1,6 +1,6 @@
 """Rows from which bills are made, and the bills of a run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
@@ -14,10 +14,8 @@ from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import effective
 from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments
-from tally.store.metering.asked import among_asked, asked_projects
+from tally.store.metering.asked import asked_projects
 from tally.store.metering.runs import members
-
-_BATCH = 2000
 
 
 class ProjectRow(NamedTuple):
@@ -30,6 +28,15 @@ class ProjectRow(NamedTuple):
     name: str | None = None  # as it was in the regular run of the month, so that a bill can be made again
 
 
+class UsedProject(NamedTuple):
+    """A project that has usage, and how many usage records of it."""
+
+    cloud: str
+    external_id: str
+    platform: str
+    usage_records: int
+
+
 class AttributionRow(NamedTuple):
     """Where a project of the run is billed."""
 
@@ -40,30 +47,6 @@ class AttributionRow(NamedTuple):
     relation_id: UUID | None
     relation_type: str | None
     depth: int
-
-
-class RecordRow(NamedTuple):
-    """One usage record with its costs, in the words of pricing.line_items.UsageCosts, and where it is billed."""
-
-    billed_cloud: str
-    billed_project_id: str
-    cloud: str
-    project_id: str
-    relation_type: str | None
-    platform: str
-    resource_type: str
-    resource_id: str
-    state: str
-    from_us: int
-    to_us: int
-    names: list[str | None]
-    dimensions: list[str] | None
-    quantities: str
-    amounts: str
-    cents: int
-    state_modifier: str
-    type_modifier: str
-    in_currency: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +79,15 @@ class IssuedBill(NamedTuple):
     document_hash: str
 
 
-def projects_of_run(connection: Connection, run_id: UUID) -> list[ProjectRow]:
+def projects_of_run(connection: Connection, run_id: UUID) -> list[UsedProject]:
     """Every project with usage that counts as of the run."""
     query = f"""
-        select p.id, u.cloud, u.project_id, u.platform
-        from (select distinct cloud, project_id, platform from {effective.USAGE} as records) as u
-        left join ledger.run_projects as p
-            on p.run_id = %(run_id)s and p.cloud = u.cloud and p.external_id = u.project_id
-        order by u.cloud, u.project_id"""
-    rows = connection.execute(query.encode(), {"run_id": run_id, "members": members(connection, run_id)}).fetchall()
-    return [ProjectRow(*row) for row in rows]
+        select cloud, project_id, min(platform), count(*)
+        from {effective.USAGE} as records
+        group by cloud, project_id
+        order by cloud, project_id"""
+    rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
+    return [UsedProject(*row) for row in rows]
 
 
 def registered_projects(connection: Connection, run_id: UUID) -> list[ProjectRow]:
@@ -158,52 +140,6 @@ def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[Att
         for row in rows:
             copy.write_row((run_id, *row, sign))
     connection.execute("analyze ledger.attributions")
-
-
-def records(
-    connection: Connection, run_id: UUID, currency: str, billed: Iterable[ProjectKey] | None = None
-) -> Iterator[RecordRow]:
-    """Stream the usage records that count as of a run with their costs, bill by bill; needs a transaction.
-
-    ``billed`` asks for the bills of some projects only; ``currency`` is what all of them must be rated in.
-    """
-    # All rows are wanted, not the first ones soon: else the planner takes a cursor for a reason to loop.
-    connection.execute("set local cursor_tuple_fraction = 1")
-    with connection.cursor("records", row_factory=lambda _: RecordRow._make) as cursor:
-        cursor.itersize = _BATCH
-        asked = {"members": members(connection, run_id), "currency": currency, **asked_projects(billed)}
-        yield from cursor.execute(_RECORDS.encode(), asked)
-
-
-# The numbers of a document are written here: it shows them as they are. All gauges of a record have the same modifiers,
-# and counters have 1: of several, the one that differs from 1 is that of the gauges.
-_RECORDS = f"""
-    with costs as (
-        select cloud, resource_type, resource_id, usage_record_id, array_agg(dimension) as dimensions,
-            string_agg(trim_scale(quantity)::text, ' ') as quantities, string_agg(amount::text, ' ') as amounts,
-            (sum(amount) * 100)::bigint as cents, bool_and(currency = %(currency)s) as in_currency,
-            trim_scale(case when min(state_modifier) < 1 then min(state_modifier) else max(state_modifier) end)::text
-            as state_modifier,
-            trim_scale(case when min(type_modifier) < 1 then min(type_modifier) else max(type_modifier) end)::text
-            as type_modifier
-        from {effective.RATED} as rated
-        group by cloud, resource_type, resource_id, usage_record_id
-    )
-
-    select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, a.relation_type, u.platform,
-        u.resource_type, u.resource_id, u.state, (extract(epoch from u.from_ts) * 1000000)::bigint as from_us,
-        (extract(epoch from u.to_ts) * 1000000)::bigint as to_us,
-        array[u.usage ->> 'flavor', u.usage ->> 'server_type', u.usage ->> 'machine_type', u.usage ->> 'type'] as names,
-        costs.dimensions, costs.quantities, costs.amounts, costs.cents, costs.state_modifier, costs.type_modifier,
-        costs.in_currency
-    from {effective.USAGE} as u
-    inner join {effective.ATTRIBUTIONS} as a on a.cloud = u.cloud and a.project_id = u.project_id
-    left join costs
-        on costs.cloud = u.cloud and costs.resource_type = u.resource_type and costs.resource_id = u.resource_id
-        and costs.usage_record_id = u.id
-    where {among_asked("a.billed_cloud", "a.billed_project_id")}
-    order by a.billed_cloud, a.billed_project_id, u.cloud, u.project_id,
-        u.resource_type, u.resource_id, u.from_ts"""
 
 
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:

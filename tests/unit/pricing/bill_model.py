@@ -1,25 +1,28 @@
-"""Line items once more, the plain way: objects of decimals that a JSON library writes. What bills are compared with."""
+"""Line items once more, the plain way: objects of decimals that a JSON library writes.
+
+What the database writes is compared with it, and bills are made of it where there is no database.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import simplejson
 
+from pricing.bill import LineItems
 from pricing.model import Formula, PriceVersion
 from pricing.money import hours, plain, total
 from pricing.rating import Rate
-from tally.domain.instants import format_instant, microseconds
+from tally.domain.instants import format_instant
 
 NAMES = ("flavor", "server_type", "machine_type", "type")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A usage record with its rates; it is also what a bill reads of it, in the words of UsageCosts."""
+    """A usage record with its rates."""
 
     resource_type: str
     resource_id: str
@@ -28,50 +31,21 @@ class Record:
     to_ts: datetime
     usage: Mapping[str, Any]
     rates: Sequence[Rate]
-    currency: str = "EUR"
 
-    @property
-    def from_us(self) -> int:
-        return microseconds(self.from_ts - EPOCH)
 
-    @property
-    def to_us(self) -> int:
-        return microseconds(self.to_ts - EPOCH)
+def line_items(records: Iterable[Record], platform: str, version: PriceVersion) -> list[LineItems]:
+    """The line items as a bill takes them."""
+    by_type: dict[str, list[Record]] = {}
+    for record in records:
+        if record.rates:
+            by_type.setdefault(record.resource_type, []).append(record)
+    return [_of_one_type(kind, modelled(by_type[kind], platform, version)) for kind in sorted(by_type)]
 
-    @property
-    def names(self) -> list[str | None]:
-        return [self.usage.get(name) for name in NAMES]
 
-    @property
-    def dimensions(self) -> list[str] | None:
-        return [rate.dimension for rate in self.rates] or None
-
-    @property
-    def quantities(self) -> str:
-        return " ".join(f"{plain(rate.quantity):f}" for rate in self.rates)
-
-    @property
-    def amounts(self) -> str:
-        return " ".join(f"{rate.amount:.2f}" for rate in self.rates)
-
-    @property
-    def cents(self) -> int:
-        return int(sum(rate.amount for rate in self.rates) * 100)
-
-    @property
-    def state_modifier(self) -> str:
-        return f"{plain(self._modifier('state_modifier')):f}"
-
-    @property
-    def type_modifier(self) -> str:
-        return f"{plain(self._modifier('type_modifier')):f}"
-
-    @property
-    def in_currency(self) -> bool:
-        return {rate.currency for rate in self.rates} <= {self.currency}
-
-    def _modifier(self, name: str) -> Decimal:
-        return next((getattr(rate, name) for rate in self.rates if getattr(rate, name) != 1), Decimal(1))
+def _of_one_type(resource_type: str, items: str) -> LineItems:
+    text = items.removeprefix("[\n  ").removesuffix("\n]").replace("\n", "\n  ")
+    read = simplejson.loads(items, use_decimal=True)
+    return LineItems(resource_type, text, total(item["total"] for item in read))
 
 
 def modelled(records: Iterable[Record], platform: str, version: PriceVersion) -> str:

@@ -16,19 +16,18 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricing.bill import ProjectRef, RelatedProject, build_bill
-from pricing.line_items import Forms
+from pricing.bill import LineItems, ProjectRef, RelatedProject, build_bill
 from pricing.model import Formula, Price, PriceVersion
 from pricing.rating import Rate
 from tally.domain.graph import Forest, Relation, attribute, find_cycle, latest_versions, relations_of_period
 from tally.domain.period import BillingPeriod
-from tests.unit.pricing.bill_model import Record
+from tests.unit.pricing.bill_model import Record, line_items
 
 PROJECTS = [UUID(int=number) for number in range(1, 7)]
 REFS = {project: ProjectRef("cloud", f"project-{project.int}", "cluster") for project in PROJECTS}
 MONTHS = [BillingPeriod.parse(f"2026-{month:02}") for month in (2, 3, 4)]
 PRICE = Price("cluster", "task", "cpus", Formula.TIME_GAUGE, Decimal(1))
-FORMS = Forms(PriceVersion("2026", MONTHS[0].start.date(), None, "EUR", (PRICE,)))
+VERSION = PriceVersion("2026", MONTHS[0].start.date(), None, "EUR", (PRICE,))
 JANUARY = datetime(2026, 1, 10, tzinfo=UTC)
 INSTANTS = st.integers(0, 12).map(lambda number: JANUARY + number * timedelta(days=10))
 
@@ -135,23 +134,24 @@ def test_a_version_that_takes_a_relation_back_takes_it_out_of_every_month() -> N
 
 def billed(month: BillingPeriod, forest: Forest, root: UUID, cents: Mapping[UUID, Sequence[int]]) -> dict[str, Any]:
     related = [
-        RelatedProject(a.relation.type, REFS[a.project], records(month, a.project, cents[a.project]))
+        RelatedProject(a.relation.type, REFS[a.project], items(month, a.project, cents[a.project]))
         for a in forest.related(root)
         if a.relation is not None
     ]
-    bill = build_bill(month.start, month.end, REFS[root], records(month, root, cents[root]), related, FORMS)
+    bill = build_bill(month.start, month.end, REFS[root], items(month, root, cents[root]), related, "EUR")
     document: dict[str, Any] = loads(bill.document, parse_float=Decimal)
     assert document["total"] == bill.total
     return document
 
 
-def records(month: BillingPeriod, project: UUID, cents: Sequence[int]) -> list[Record]:
+def items(month: BillingPeriod, project: UUID, cents: Sequence[int]) -> list[LineItems]:
     one = Decimal(1)
     rates = [Rate("cpus", one, one, one, one, Decimal(amount) / 100, Decimal(amount) / 100, "EUR") for amount in cents]
-    return [
+    records = [
         Record("task", f"{project.int}/{place}", "active", month.start, month.end, {"cpus": 1}, [rate])
         for place, rate in enumerate(rates)
     ]
+    return line_items(records, "cluster", VERSION)
 
 
 def resources_of(bill: dict[str, Any]) -> list[str]:
