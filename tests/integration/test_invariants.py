@@ -70,6 +70,7 @@ CORRUPTIONS = [
         "i-2",
     ),
     ("amount_is_rounded_exact_amount", f"{RATED} price = price * 2 where resource_id = 'i-2'", "i-2"),
+    ("amount_is_rounded_exact_amount", f"{RATED} usage_record_id = id where resource_id = 'i-2'", "i-2"),
     (
         "every_priced_quantity_is_rated",
         "delete from metering.int_rated_records where resource_id = 'i-2' and dimension = 'vcpus'",
@@ -78,6 +79,11 @@ CORRUPTIONS = [
     (
         "every_priced_quantity_is_rated",
         f"{RATED} dimension = 'other' where resource_id = 'i-2' and dimension = 'vcpus'",
+        "i-2",
+    ),
+    (
+        "every_priced_quantity_is_rated",
+        "insert into metering.int_rated_records select * from metering.int_rated_records where resource_id = 'i-2'",
         "i-2",
     ),
     ("bills_equal_line_items", "delete from ledger.attributions where project_id = 'p-2'", "p-2"),

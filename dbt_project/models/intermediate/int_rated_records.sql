@@ -1,7 +1,4 @@
-{{ config(
-    unlogged=true, meta={'dagster': {'asset_key': ['rating']}},
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'id'], 'unique': true}]
-) }}
+{{ config(unlogged=true, meta={'dagster': {'asset_key': ['rating']}}) }}
 -- One row per priced dimension of each usage record, exact and rounded once (rule 23).
 {{ rating(
     run=ref('stg_runs'),

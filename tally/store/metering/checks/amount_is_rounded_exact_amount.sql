@@ -2,7 +2,7 @@
 -- price x modifiers / 3.6e9, it is the only cent within half a cent of N, and the upper one of two. Nothing is divided
 -- here and nothing rounded; quantity, price and modifiers are looked up again.
 -- Remedy: the rating model has a fault; report it with the named record.
-with run as (
+with run as not materialized (
     select * from ledger.runs where id = :run_id
 ),
 
@@ -10,7 +10,7 @@ prices as (
     select prices.* from ledger.prices inner join run on prices.version = run.pricing_version
 ),
 
-modifiers as (
+modifiers as not materialized (
     select modifiers.*
     from ledger.price_modifiers as modifiers
     inner join run on modifiers.version = run.pricing_version
@@ -67,11 +67,10 @@ select
     || concat_ws(' x ', metered_quantity, listed_price, listed_state_modifier, listed_type_modifier) as detail
 from exact
 where
-    numerator is null
-    or quantity <> metered_quantity or price <> listed_price
+    quantity <> metered_quantity or price <> listed_price
     or state_modifier <> listed_state_modifier or type_modifier <> listed_type_modifier
-    or not (
-        (amount - 0.005) * 3600000000 <= numerator and numerator < (amount + 0.005) * 3600000000
-        and (amount_exact - 0.0000000000005) * 3600000000 <= numerator
-        and numerator < (amount_exact + 0.0000000000005) * 3600000000
+    or not coalesce(
+        numerator >= greatest((amount - 0.005) * 3600000000, (amount_exact - 0.0000000000005) * 3600000000)
+        and numerator < least((amount + 0.005) * 3600000000, (amount_exact + 0.0000000000005) * 3600000000),
+        false
     )

@@ -1,28 +1,40 @@
 -- Each priced metric that a usage record holds as a number has exactly one rated record, and nothing else has one.
 -- Remedy: the rating model and the price version disagree; report it with the named record.
-with run as (
+with run as not materialized (
     select * from ledger.runs where id = :run_id
 ),
 
-prices as (
-    select prices.* from ledger.prices inner join run on prices.version = run.pricing_version
+expected as not materialized (
+    select records.cloud, records.resource_type, records.resource_id, records.id, prices.metric
+    from metering.int_usage_records as records
+    inner join run on records.run_id = run.id
+    inner join ledger.prices as prices
+        on
+            prices.version = run.pricing_version and prices.platform = records.platform
+            and prices.resource_type = records.resource_type
+    where jsonb_typeof(records.usage -> prices.metric) = 'number'
 ),
 
-balance as (
-    select records.cloud, records.resource_type, records.resource_id, records.id, prices.metric, 1 as side
-    from metering.int_usage_records as records
-    inner join prices on records.platform = prices.platform and records.resource_type = prices.resource_type
-    where records.run_id = :run_id and jsonb_typeof(records.usage -> prices.metric) = 'number'
-    union all
-    select cloud, resource_type, resource_id, usage_record_id, dimension, -1
-    from metering.int_rated_records
-    where run_id = :run_id
+rated as not materialized (
+    select rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id as id, rated.dimension as metric
+    from metering.int_rated_records as rated
+    inner join run on rated.run_id = run.id
 )
 
 select
     cloud, resource_type, resource_id as subject,
-    metric || ' of record ' || id || ' has ' || count(*) filter (where side = -1) || ' rated records, expected '
-    || count(*) filter (where side = 1) as detail
-from balance
+    metric || ' of record ' || id || ' has ' || count(rated.id) || ' rated records, expected ' || count(expected.id)
+    as detail
+from expected
+full join rated using (cloud, resource_type, resource_id, id, metric)
+where expected.id is null or rated.id is null
 group by cloud, resource_type, resource_id, id, metric
-having sum(side) <> 0
+union all
+-- Where each has its counterpart, none has two if there are as many on both sides.
+select
+    cloud, resource_type, resource_id,
+    metric || ' of record ' || id || ' has ' || count(*) || ' rated records, expected 1'
+from rated
+where (select count(*) from rated) <> (select count(*) from expected)
+group by cloud, resource_type, resource_id, id, metric
+having count(*) > 1
