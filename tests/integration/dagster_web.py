@@ -116,4 +116,4 @@ def dagster_up(environment: Mapping[str, str], log: Path) -> Iterator[DagsterWeb
         yield DagsterWeb(f"http://127.0.0.1:{port}")
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(PATIENCE)

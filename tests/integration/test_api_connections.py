@@ -15,6 +15,7 @@ from tally.store.database import Connection
 from tests.integration.api_server import Client, live_api
 from tests.integration.sending import CREATE, count, event, send
 
+PATIENCE_SECONDS = 60
 EVENTS = b"POST /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
@@ -36,7 +37,7 @@ def api(reporting_url: str, metering_url: str) -> Iterator[Client]:
 def connection(api: Client) -> Iterator[socket.socket]:
     """A connection that nothing was sent on."""
     address = urlsplit(api.url)
-    with socket.create_connection((address.hostname, address.port), timeout=20) as opened:
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_SECONDS) as opened:
         yield opened
 
 
@@ -54,8 +55,9 @@ def answer(connected: socket.socket) -> tuple[int, Any]:
 
 
 def keep_sending(connected: socket.socket, part: bytes) -> None:
-    """Send until the server has ended the connection, or for a few seconds."""
-    for _ in range(200):
+    """Send until the server has ended the connection, which raises; a server that does not is given up some day."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
         connected.sendall(part)
         time.sleep(0.02)
 

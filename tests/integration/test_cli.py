@@ -21,7 +21,7 @@ from tally.store.database import Connection
 from tests.integration.test_late import finalized_run
 
 TALLY = Path(sys.executable).with_name("tally")
-PATIENCE = 240
+PATIENCE = 600  # seconds; only what hangs needs them
 
 
 class Done(NamedTuple):

@@ -15,7 +15,7 @@ from tests.integration.issuing import bill, finalized
 from tests.integration.test_cli import TALLY, environment, run
 from tests.receiver import SECRET, Receiver, receiving, says
 
-PATIENCE = 60  # seconds
+PATIENCE = 300  # seconds; only what hangs needs them
 
 
 @pytest.fixture

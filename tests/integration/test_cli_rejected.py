@@ -11,6 +11,7 @@ import pytest
 from tally.services.registry import define_type
 from tally.store.database import Connection
 from tests.integration.sending import CREATE, current, event, projection, send, stored, volume
+from tests.integration.test_cli import PATIENCE
 
 TALLY = Path(sys.executable).with_name("tally")
 Tally = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -23,7 +24,7 @@ def tally(home: Path, reporting_url: str, metering_url: str, dagster_url: str) -
     urls = {"REPORTING": reporting_url, "METERING": metering_url, "DAGSTER": dagster_url}
     variables = clean | {"TALLY_HOME": str(home)} | {f"TALLY_{name}_URL": url for name, url in urls.items()}
     return lambda *arguments: subprocess.run(
-        [TALLY, *arguments], capture_output=True, env=variables, check=False, timeout=240
+        [TALLY, *arguments], capture_output=True, env=variables, check=False, timeout=PATIENCE
     )
 
 
