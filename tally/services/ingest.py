@@ -30,7 +30,7 @@ from tally.domain.event import (
 from tally.domain.instants import format_instant
 from tally.domain.principal import Scope
 from tally.domain.project import is_cloud_name
-from tally.domain.resource_type import Transition
+from tally.domain.resource_type import SYNTHETIC_TRANSITIONS, Transition
 from tally.services import projection
 from tally.services.registry import Registry, current_registry
 from tally.services.validation import PayloadRules
@@ -244,6 +244,9 @@ class Ingest:
             name = f"{event.platform}.{event.resource_type}"
             raise InvalidEvent("unknown_resource_type", f"{name!r} is not in the registry; register it, then replay")
         transition = resource_type.transition(event.event_type)
+        if event.event_type in SYNTHETIC_TRANSITIONS and not event.synthetic:
+            # It would never give way to what the collector tells (rule 9).
+            raise InvalidEvent("invalid_event", f"{event.event_type!r} is only for source 'reconciliation'")
         self._memory.rules.check(event, transition, resource_type)
         if event.timestamp > latest:
             stamp, limit = format_instant(event.timestamp), format_instant(latest)

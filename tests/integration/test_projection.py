@@ -1,18 +1,23 @@
 """The projection current_resources: in order, late, and rebuilt (rules 8 and 11)."""
 
+import pytest
+
 from tally.services.projection import rebuild
 from tally.store.database import Connection
 from tests.bench.events import raw_events
 from tests.integration.sending import (
+    CLOUD,
     CREATE,
     DELETE,
     RESIZE,
     at,
     current,
+    dead_letters,
     door,
     event,
     projection,
     send,
+    statuses,
     volume,
 )
 
@@ -46,6 +51,17 @@ def test_rule_9_a_collector_voids_what_reconciliation_guessed(reporting: Connect
     send(reporting, volume("2", "03T00:00:00", RESIZE, 20))
     row = current(reporting)
     assert (row["state"], row["size"], row["has_synthetic"]) == ("available", {"size_gb": 20}, True)
+
+
+@pytest.mark.parametrize("effect", ["create", "update", "delete"])
+def test_rule_9_a_collector_does_not_conclude(reporting: Connection, effect: str) -> None:
+    """Rule 9: as its word, what reconciliation guesses could never be voided; it is kept as a dead letter."""
+    send(reporting, volume("1", "01T00:00:00", CREATE, 10))
+    guess = event("2", "02T00:00:00", f"reconcile.{effect}")
+    assert statuses(send(reporting, guess)) == ["invalid_event"]
+    assert dead_letters(reporting) == [(CLOUD, "2", "invalid_event")]
+    assert current(reporting)["last_event_id"] == "1"
+    assert statuses(send(reporting, guess | {"source": "reconciliation"})) == ["accepted"]
 
 
 def test_rule_11_the_projection_can_be_rebuilt_whole(reporting: Connection) -> None:
