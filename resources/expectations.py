@@ -1,21 +1,28 @@
-"""Great Expectations, asked for several invariants of a run at once.
+"""Great Expectations, asked for several invariants of a run at once, in a process of its own.
 
-What the invariants are belongs in tally.store.metering.checks. The import costs seconds, so it happens here only when
-a check runs.
+Its import takes seconds and much memory: it happens beside the first steps of a run, and is done once for all runs of
+this process. What the invariants are belongs in tally.store.metering.checks; what that process does, in validation.py.
 """
 
+import atexit
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from threading import Lock
 from typing import Any
 
-import psycopg2
-from dagster import ConfigurableResource, ResourceDependency
+import simplejson
+from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
 
 from resources.databases import Databases
+from tally.domain.errors import Unavailable
 
-_SESSION = "-c timezone=UTC -c jit=off -c application_name=tally-checks"
-_NAMELESS = "postgresql+psycopg2://tally@localhost/tally"
+STOP_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,70 +44,91 @@ class Expectations(ConfigurableResource):  # type: ignore[type-arg]
 
     databases: ResourceDependency[Databases]
 
+    def setup_for_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002
+        """Start the process, as a run begins: it imports while the first steps wait for the database."""
+        validator()
+
     def validate_queries(self, queries: Mapping[str, str]) -> list[Verdict]:
         """Run all queries in one validation; each yields cloud, resource_type, subject, detail of what violates it.
 
-        The batch is a temporary table of everything that was found, so that each query runs only once: Great
-        Expectations evaluates an expectation twice, for the rows and for their number.
+        Raises:
+            RuntimeError: with what Great Expectations or the database says.
+            Unavailable: if the process has ended.
         """
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"
-        import great_expectations as gx
-        from great_expectations.data_context.types.base import ProgressBarsConfig
-        from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
+        answer = validator().ask({"url": self.databases.metering(), "queries": dict(queries)})
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return [Verdict(**verdict) for verdict in answer["verdicts"]]
 
-        connections: list[Any] = []
 
-        def connect() -> Any:
-            connections.append(psycopg2.connect(self.databases.metering(), options=_SESSION))
-            return connections[-1]
+class Validator:
+    """The process of Great Expectations: answers one request after the other, until it is stopped or this one ends."""
 
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        # It takes connections, not the URL: that may name a socket, which it refuses, and holds the password.
-        source = context.data_sources.add_postgres(
-            "metering",
-            connection_string=_NAMELESS,
-            create_temp_table=True,
-            kwargs={"creator": connect},  # type: ignore[call-arg]
+    def __init__(self) -> None:
+        self._asking = Lock()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - stop closes it
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "resources.validation"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            text=True,
+            encoding="utf-8",
         )
-        asset = source.add_query_asset("violations", query=_found(queries))
-        batch = asset.add_batch_definition_whole_table("of the run")
-        suite = gx.ExpectationSuite(
-            name="invariants",
-            expectations=[
-                UnexpectedRowsExpectation(
-                    unexpected_rows_query="select cloud, resource_type, subject, detail from {batch} "
-                    f"where invariant = '{name}' order by cloud, resource_type, subject, detail",
-                    meta={"name": name},
-                )
-                for name in queries
-            ],
-        )
-        context.suites.add(suite)
-        validation = gx.ValidationDefinition(name="run", data=batch, suite=suite)
-        context.validation_definitions.add(validation)
+        atexit.register(self.stop)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be asked."""
+        return self.process.poll() is None
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Pass a request on and wait for its answer.
+
+        Raises:
+            Unavailable: if the process ends without one.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with self._asking, suppress(BrokenPipeError):
+            self.process.stdin.write(simplejson.dumps(request) + "\n")
+            self.process.stdin.flush()
+            if answer := self.process.stdout.readline():
+                told: dict[str, Any] = simplejson.loads(answer)
+                return told
+        raise Unavailable(f"Great Expectations ended with exit code {self.process.wait()}: {self._last_words()}")
+
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        atexit.unregister(self.stop)
+        for end in (self.process.stdin, self.process.stdout):
+            if end is not None:
+                with suppress(BrokenPipeError):
+                    end.close()
         try:
-            outcome = validation.run(result_format="COMPLETE")
-        finally:
-            # Great Expectations would keep them, and what was found in them, as long as the process lives.
-            for connection in connections:
-                connection.close()
-        verdicts = {verdict.name: verdict for verdict in map(_verdict, outcome.results)}
-        return [verdicts[name] for name in queries]
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
-def _found(queries: Mapping[str, str]) -> str:
-    return "\nunion all\n".join(
-        f"select '{name}' as invariant, cloud, resource_type, subject, detail from (\n{query}\n) as violations"
-        for name, query in queries.items()
-    )
+def validator() -> Validator:
+    """The process that serves this one; another is started if it has ended."""
+    running = _validator()
+    if not running.runs:
+        running.stop()
+        _validator.cache_clear()
+        running = _validator()
+    return running
 
 
-def _verdict(result: Any) -> Verdict:
-    if result.exception_info and "exception_message" in str(result.exception_info) and not result.result:
-        raise RuntimeError(str(result.exception_info))
-    return Verdict(
-        name=result.expectation_config.meta["name"],
-        violations=int(result.result["observed_value"]),
-        first_rows=list((result.result.get("details") or {}).get("unexpected_rows") or ()),
-    )
+@cache
+def _validator() -> Validator:
+    return Validator()

@@ -17,6 +17,7 @@ import pytest
 from tally.cli.parts import PARTS, commands_of
 
 REPOSITORY = Path(__file__).parents[2]
+UNNEEDED = ("great_expectations", "pandas", "numpy", "scipy", "pyarrow", "s3fs", "fastapi")
 
 
 @pytest.mark.parametrize("name", ["tally", "pricing", "assets", "resources", "tally_dagster"])
@@ -43,6 +44,14 @@ def test_each_module_of_commands_is_one_of_the_parts() -> None:
     """A command that nobody can ask for would be dead."""
     modules = (REPOSITORY / "tally" / "cli").glob("*.py")
     assert {file.stem for file in modules if "\n@commands." in file.read_text(encoding="utf-8")} == set(PARTS)
+
+
+def test_a_close_imports_only_what_it_needs() -> None:
+    """Its process holds neither Great Expectations, which has one of its own, nor what writes documents and exports."""
+    program = f"""import sys, tally_dagster.launch
+print([name for name in {UNNEEDED} if name in sys.modules])"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("file", ["sql", "yaml", "jsonl"])
