@@ -70,10 +70,11 @@ def charge_row(charge: Charge, dataset: Dataset) -> FocusRow:
     """The row of one rated record."""
     over_time = charge.formula == Formula.TIME_GAUGE
     unit = dataset.service_names.unit(charge.dimension, over_time=over_time)
-    price = _unit_price(charge.price, charge.state_modifier, charge.type_modifier)
     length_us = microseconds(charge.to_ts - charge.from_ts) if over_time else None
     charged_us = length_us if charge.charged_us is None else charge.charged_us
-    quantity = _signed(_quantity(charge.quantity, charged_us), charge.sign)
+    units = _quantity(charge.quantity, charged_us)
+    price = _price(charge, units)
+    quantity = _signed(units, charge.sign)
     amount = _signed(charge.amount, charge.sign)
     cost = _EXACT.multiply(price, quantity)
     project, sku = (charge.cloud, charge.project_id), f"{charge.platform}/{charge.resource_type}/{charge.dimension}"
@@ -183,6 +184,14 @@ def _quantity(quantity: Decimal, length_us: int | None) -> Decimal:
     return round_ratio(numerator, denominator * MICROSECONDS_PER_HOUR, decimals)
 
 
+def _price(charge: Charge, units: Decimal) -> Decimal:
+    """What a unit costs; on average, where tiers may price some units of the record otherwise than others."""
+    if charge.graduated and units:
+        (over, under), (by, of) = charge.amount_exact.as_integer_ratio(), units.as_integer_ratio()
+        return round_ratio(over * of, under * by, Kind.UNIT_PRICE.decimals or 0)
+    return _unit_price(charge.price, charge.state_modifier, charge.type_modifier)
+
+
 @lru_cache(maxsize=10_000)
 def _unit_price(price: Decimal, state_modifier: Decimal, type_modifier: Decimal) -> Decimal:
     return round_ratio(*exact_product(price, state_modifier, type_modifier), Kind.UNIT_PRICE.decimals or 0)
@@ -197,6 +206,8 @@ def _variant(charge: Charge) -> str:
 
 def _price_details(charge: Charge) -> str:
     details: dict[str, Any] = {"x_Formula": charge.formula, "x_Price": plain(charge.price)}
+    if charge.graduated:
+        details["x_Tiers"] = "graduated"
     if charge.state_modifier != 1:
         details |= {"x_State": charge.state, "x_StateModifier": plain(charge.state_modifier)}
     if charge.type_modifier != 1:

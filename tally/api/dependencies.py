@@ -63,6 +63,14 @@ async def in_process(request: Request) -> State:
     return state_of(request)
 
 
+async def alone(
+    state: Annotated[State, Depends(in_process)], _: Annotated[Principal, Depends(caller)]
+) -> AsyncIterator[None]:
+    """Be the one request that reads a whole month; another one is told to come again."""
+    with state.load.whole_month():
+        yield
+
+
 def reporting(state: Annotated[State, Depends(in_process)]) -> Iterator[Connection]:
     """A connection to the reporting database."""
     with state.reporting.connection() as connection:
@@ -142,6 +150,7 @@ Caller = Annotated[Principal, Depends(caller)]
 # Given back before the answer is sent: a client that does not read it would keep the connection from others.
 Reporting = Annotated[Connection, Depends(reporting, scope="function")]
 Metering = Annotated[Connection, Depends(metering, scope="function")]
+Alone = Annotated[None, Depends(alone, scope="function")]
 RawBody = Annotated[bytes, Depends(raw_body)]
 JsonBody = Annotated[dict[str, Any], Depends(json_body)]
 

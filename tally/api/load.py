@@ -3,7 +3,8 @@
 A request that waits holds memory and a connection of its sender, and gets no faster by it. The limits:
 
 - requests in flight: four for each connection to the database, so that one waits for its turn behind three at most;
-- bytes of bodies in flight: four bodies of the largest size. Decoded, a body takes several times its length.
+- bytes of bodies in flight: four bodies of the largest size. Decoded, a body takes several times its length;
+- one request that reads a whole month: it takes a processor of the database to itself.
 
 Every request in flight can have a thread: one that holds a connection never waits for a thread that waits for a
 connection. Health and metrics are not counted: they are asked for most when everything else is busy.
@@ -31,6 +32,7 @@ class Load:
         self.most_requests = requests
         self.one_thread = CapacityLimiter(1)  # for what is not counted
         self._requests = 0
+        self._reads_month = False
         self._free_bytes = body_bytes
 
     @classmethod
@@ -53,6 +55,21 @@ class Load:
             yield
         finally:
             self._requests -= 1
+
+    @contextmanager
+    def whole_month(self) -> Iterator[None]:
+        """Let one request at a time read a whole month.
+
+        Raises:
+            Problem: 503 if another one does.
+        """
+        if self._reads_month:
+            raise _busy("requests that read a whole month")
+        self._reads_month = True
+        try:
+            yield
+        finally:
+            self._reads_month = False
 
     def take(self, length: int) -> None:
         """Reserve room for a part of a body.

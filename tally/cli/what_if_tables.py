@@ -2,56 +2,25 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 from rich.console import Console
 
 from tally.cli.grid import RowFormat, add, json_text, show, show_rows, table
-from tally.services.what_if import Effect, ProjectEffect, UnsettledUsage, WhatIf
+from tally.services.what_if import Effect, ProjectEffect, WhatIf
+from tally.services.what_if_document import EFFECT, project_view, write_what_if
 
-_EFFECT = ("before", "after", "difference", "percent", "drift_before", "drift_after")
-_COLUMNS = ("cloud", "project_id", *_EFFECT, "currency")
+_COLUMNS = ("cloud", "project_id", *EFFECT, "currency")
 _SHOWN = 20  # projects at either end; the other formats have all
 
 
 def what_if(console: Console, made: WhatIf, form: RowFormat) -> None:
     """The difference for each project, what the draft leaves open, and the sums."""
     if form is RowFormat.JSON:
-        console.out(json_text(_document(made)), highlight=False)
+        console.out(json_text(write_what_if(made)), highlight=False)
     elif form is RowFormat.CSV:
-        show_rows(console, [_row(project, made) for project in made.projects], _COLUMNS, form)
+        show_rows(console, [project_view(project, made) for project in made.projects], _COLUMNS, form)
     else:
         _table(console, made)
-
-
-def _document(made: WhatIf) -> dict[str, Any]:
-    return {
-        "period": made.run.period,
-        "preliminary": made.run.preliminary,
-        "run_id": str(made.run.id),
-        "price_version": made.run.pricing_version,
-        "draft": {"version": made.draft.version, "content_hash": made.draft.content_hash},
-        "currency": made.draft.currency,
-        "total": _effect(made.total),
-        "losers": made.losers,
-        "winners": made.winners,
-        "projects": [_row(project, made) for project in made.projects],
-        "unsettled": [_unsettled(usage) for usage in made.unsettled],
-    }
-
-
-def _row(project: ProjectEffect, made: WhatIf) -> dict[str, Any]:
-    key = {"cloud": project.cloud, "project_id": project.project_id}
-    return key | _effect(project) | {"currency": made.draft.currency}
-
-
-def _effect(effect: Effect) -> dict[str, Any]:
-    return {name: getattr(effect, name) for name in _EFFECT}
-
-
-def _unsettled(usage: UnsettledUsage) -> dict[str, Any]:
-    found = {"kind": usage.finding.kind, "platform": usage.platform, "resource_type": usage.resource_type}
-    return found | {"subject": usage.finding.subject, "records": usage.records}
 
 
 def _table(console: Console, made: WhatIf) -> None:

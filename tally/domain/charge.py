@@ -9,6 +9,7 @@ from uuid import UUID
 class Charge(NamedTuple):
     """A rated record with its usage record and the project that is billed for it.
 
+    ``graduated`` says that the price has tiers of which each prices what is within it: several may price one record.
     ``charged_us`` is the time that is paid for where the price has a least time or steps, else None. ``sign`` is -1
     where a correction takes the record back: the values are those of the record, not negated.
     """
@@ -27,6 +28,7 @@ class Charge(NamedTuple):
     to_ts: datetime
     dimension: str
     formula: str
+    graduated: bool
     charged_us: int | None
     quantity: Decimal
     price: Decimal

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 from pricing.documents.adjustments import billed_adjustments
@@ -84,13 +86,34 @@ def export_focus(
     issues = _issues(metering, str(period))
     with replacing(folder) as draft:
         for issue in issues:
-            with metering.transaction():
-                totals = store.written_totals(metering, issue.run.id, billed)
-                dataset = _dataset(metering, issue, names, totals)
-                rows = adding_up(_rows(metering, issue, dataset, billed), totals)
-                WRITERS[form](rows, draft / f"{issue.file}.{form}")
+            _write(metering, issue, form, draft / f"{issue.file}.{form}", names, billed)
         write_metadata(draft / "focus-metadata.json", now)
     return [folder / f"{issue.file}.{form}" for issue in issues]
+
+
+def open_dataset(
+    metering: Connection,
+    period: BillingPeriod,
+    number: int,
+    form: str,
+    names: Names,
+    billed: Collection[ProjectKey] | None = None,
+) -> tuple[str, BinaryIO]:
+    """Write one dataset of a month, 0 or the number of a correction, and open it; returns its name and the file.
+
+    The file has no place in a folder any more: it is gone when it is closed.
+
+    Raises:
+        NotFound, Refused: as export_focus; also if there is no such correction.
+    """
+    issues = _issues(metering, str(period))
+    if number >= len(issues):
+        raise NotFound(f"{period} has no correction {number}; it has {len(issues) - 1}")
+    name = f"{issues[number].file}.{form}"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        _write(metering, issues[number], form, path, names, billed)
+        return name, path.open("rb")
 
 
 def adding_up(rows: Iterable[FocusRow], totals: Mapping[ProjectKey, WrittenTotal]) -> Iterator[FocusRow]:
@@ -106,6 +129,15 @@ def adding_up(rows: Iterable[FocusRow], totals: Mapping[ProjectKey, WrittenTotal
     wrong = [f"{account} lacks {total:.2f}" for account, total in sorted(open_totals.items()) if total]
     if wrong:
         raise Refused("the charges do not add up to the bills", wrong)
+
+
+def _write(
+    metering: Connection, issue: _Issue, form: str, path: Path, names: Names, billed: Collection[ProjectKey] | None
+) -> None:
+    with metering.transaction():
+        totals = store.written_totals(metering, issue.run.id, billed)
+        dataset = _dataset(metering, issue, names, totals)
+        WRITERS[form](adding_up(_rows(metering, issue, dataset, billed), totals), path)
 
 
 def _issues(metering: Connection, period: str) -> list[_Issue]:

@@ -9,17 +9,25 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import simplejson
 import yaml
 
-from pricing.model import PriceVersion
+from pricing.documents.focus import Dataset, charge_row
+from pricing.documents.focus_columns import NAMES
+from pricing.documents.focus_names import shipped_names
+from pricing.model import Price, PriceVersion
 from pricing.month import MonthRecord, rate_month
 from pricing.price_file import parse_price_version
+from pricing.terms import TierMode
+from tally.domain.charge import Charge
+from tally.domain.period import BillingPeriod
 from tally.store.database import Connection, connected
 from tests.conftest import fresh_database
-from tests.integration.rating_by_hand import make_tables, rated
+from tests.golden.focus_rules import faults
+from tests.integration.rating_by_hand import ends, make_tables, rated
 
 CASES = sorted((Path(__file__).parent / "prices").glob("*.yaml"))
 Line = tuple[str, datetime, Decimal, Decimal, Decimal]  # resource, from, price, exact, billed
@@ -49,6 +57,48 @@ def test_a_month_comes_to_the_lines_that_a_clerk_would_write(session: Connection
             (record.resource_id, record.from_ts, price, exact, amount)
             for record, (price, amount, exact) in zip(records, found, strict=True)
         ] == expected
+
+
+MARCH = BillingPeriod.parse("2026-03")
+DATASET = Dataset(
+    "Example Cloud", "Example Cloud", "Example Cloud", UUID(int=1), None, MARCH.start, MARCH.end, MARCH.start,
+    MARCH.end, shipped_names(), {}, {}, lambda _: None,
+)  # fmt: skip
+FOCUS_CASES = [file for file in CASES if "\nfocus:" in file.read_text(encoding="utf-8")]
+@pytest.mark.parametrize("file", FOCUS_CASES, ids=lambda file: file.stem)
+def test_the_same_lines_as_charges_of_focus(session: Connection, file: Path) -> None:
+    """Consumed and priced quantity, unit price and exact cost, beside what is billed; no rule of FOCUS is broken."""
+    case = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)  # noqa: S506
+    version, records = prices(case), usage(case)
+    (price,) = version.prices
+    rows = [
+        dict(zip(NAMES, charge_row(charge(record, price, *one[price.metric]), DATASET), strict=True))
+        for record, one in zip(records, rated(session, version, records), strict=True)
+    ]
+    names = ("ConsumedQuantity", "PricingQuantity", "ListUnitPrice", "ListCost", "BilledCost")
+    found = [(row["ResourceId"], row["ChargePeriodStart"], *(row[name] for name in names)) for row in rows]
+    assert found == [focus_line(text) for text in case["focus"]]
+    assert faults(NAMES, rows) == []
+
+
+def charge(
+    record: MonthRecord, price: Price, begins_with: Decimal, amount: Decimal, exact: Decimal, basis: Any
+) -> Charge:
+    """A record with its rating, as the ledger has it."""
+    graduated = bool(price.terms and price.terms.tiers and price.terms.tiers.mode is TierMode.GRADUATED)
+    quantity = Decimal(record.usage[price.metric])
+    return Charge(
+        record.cloud, record.project_id, record.cloud, record.project_id, record.platform, record.resource_type,
+        record.resource_id, None, record.state, None, record.from_ts, ends(record), price.metric, str(price.formula),
+        graduated, (basis or {}).get("microseconds"), quantity, begins_with, Decimal(1), Decimal(1), amount, exact,
+        "EUR", "v", UUID(int=1), UUID(int=1), 1,
+    )  # fmt: skip
+
+
+def focus_line(text: str) -> tuple[Any, ...]:
+    """A line of a case: the columns of the test, one after the other."""
+    resource, begin, *numbers = (part.strip() for part in text.split("|"))
+    return f"h/server/{resource}", instant(begin), *map(Decimal, numbers)
 
 
 def prices(case: dict[str, Any]) -> PriceVersion:

@@ -74,6 +74,8 @@ listBills             foreign     401     403   403       200       200       40
 listKickbacks         -           401     403   403       200       200       403
 getBillDocument       own         401     403   403       200       200       200
 getBillDocument       foreign     401     403   403       200       200       403
+getFocusDataset       own         401     403   403       200       200       200
+getFocusDataset       foreign     401     403   403       200       200       403
 listUsageRecords      own         401     403   403       200       200       200
 listUsageRecords      foreign     401     403   403       200       200       403
 listRatedRecords      own         401     403   403       200       200       200
@@ -89,6 +91,7 @@ listRuns              -           401     403   403       200       200       40
 listDeliveries        -           401     403   403       200       200       403
 createQuote           own         401     403   403       200       200       200
 createQuote           foreign     401     403   403       200       200       403
+compareDraft          -           401     403   403       200       200       403
 syncCloud             own         401     403   200       200       403       403
 syncCloud             foreign     401     403   403       200       403       403
 liveness              -           200     200   200       200       200       200
@@ -156,6 +159,7 @@ CALLS = {
     "listRelated": Call("GET", f"{PROJECT}/related", query={"depth": "5"}),
     "listBills": Call("GET", "/api/v1/bills", query=IN_MONTH),
     "getBillDocument": Call("GET", "/api/v1/bills/document", query=IN_MONTH | {"cloud": CLOUD}),
+    "getFocusDataset": Call("GET", "/api/v1/focus", query=IN_MONTH | {"cloud": CLOUD}),
     "listUsageRecords": Call("GET", "/api/v1/usage-records", query=IN_MONTH),
     "listRatedRecords": Call("GET", "/api/v1/rated-records", query=IN_MONTH),
     "getExplanation": Call("GET", "/api/v1/rated-records/{rated}/explanation", query={"period": str(PERIOD)}),
@@ -168,6 +172,7 @@ CALLS = {
     "listRuns": Call("GET", "/api/v1/runs"),
     "listDeliveries": Call("GET", "/api/v1/deliveries"),
     "createQuote": Call("POST", "/api/v1/quotes", QUOTE),
+    "compareDraft": Call("POST", "/api/v1/what-if", {"period": str(PERIOD), "price_version": str(PERIOD)}),
     "syncCloud": Call("POST", "/internal/sync/{cloud}"),
     "liveness": Call("GET", "/healthz"),
     "readiness": Call("GET", "/readyz"),
@@ -216,7 +221,8 @@ def world(server_url: str, closed_templates: tuple[str, str]) -> Iterator[World]
         settings = Settings(home=Path("/nowhere"), oidc_issuer=issuer.url, oidc_audience=AUDIENCE)
         check = caller_check(settings, lambda: NOW)
         adapters = {"openstack": lambda _: Platform({})}
-        api = stack.enter_context(live_api(reporting_url, metering_url, authenticator=check, adapters=adapters))
+        how = {"authenticator": check, "adapters": adapters, "provider_name": "Example Cloud"}
+        api = stack.enter_context(live_api(reporting_url, metering_url, **how))
         with connected(reporting_url) as reporting:
             proofs = credentials(reporting)
         listed = [f"{cloud}/{project}" for cloud, project in sorted(OWN)]

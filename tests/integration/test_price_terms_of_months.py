@@ -1,20 +1,24 @@
 """Months of prices with terms, closed and corrected: what a project uses together is corrected together (rule 20)."""
 
+import csv
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services.correct import CorrectionRequest
 from tally.services.explain import explain
+from tally.services.focus_export import Names, export_focus
 from tally.services.pricing import load_price_versions
 from tally.store.database import Connection
 from tally.store.metering.checks import invariant
 from tests.conftest import REPOSITORY
 from tests.integration.closing import SMALL, instance
 from tests.integration.month_by_hand import run_month
+from tests.integration.registering import day
 from tests.integration.sending import send
 
 EGRESS = """\
@@ -99,6 +103,18 @@ def test_late_usage_that_crosses_a_tier_corrects_all_that_share_it(
     assert told(metering, regular, Decimal("1.76"))[-3] == (
         "cap: at most 20 of the resource in the month; 18.24 came before, so that of 10.56 it is charged 1.76"
     )
+    names = Names("Example Cloud", "Example Cloud", "Example Cloud")
+    april = BillingPeriod.parse("2026-04")
+    written = export_focus(metering, april, "csv", tmp_path / "focus", names, day("2026-06-01"))
+    charged = [
+        [row[name] for name in ("ResourceId", "ListUnitPrice", "PricingQuantity", "BilledCost")]
+        for row in csv.DictReader(written[1].read_text("utf-8").splitlines())
+        if row["SkuMeter"] == "egress_gb"
+    ]
+    assert charged == [
+        ["os-prod-eu1/instance/i-1", "10.0", "-15.0", "-150.00"], ["os-prod-eu1/instance/i-1", "5.0", "15.0", "75.00"],
+        ["os-prod-eu1/instance/i-2", "5.0", "1.0", "5.00"],
+    ]
     for fault in ("amount = amount + 0.01", """basis = basis || '{"before": 1}'""", "basis = null"):
         assert offenders(metering, everything, fault) == {"i-1"}
 

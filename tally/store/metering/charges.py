@@ -66,6 +66,11 @@ def _counting(name: str, *, narrowed: bool) -> str:
     return query.replace("%(members)s", f"%({name}_members)s")
 
 
+_OF_PRICE = {
+    "formula": "coalesce(p.formula, 'counter') as formula",
+    "graduated": "coalesce(p.tier_mode = 'graduated', false) as graduated",
+}
+
 _SAME = """t.billed_cloud = c.billed_cloud and t.billed_project_id = c.billed_project_id and t.cloud = c.cloud
     and t.resource_type = c.resource_type and t.resource_id = c.resource_id and t.rated_record_id = c.rated_record_id"""
 
@@ -96,10 +101,7 @@ def charges(
 
     ``billed`` asks for the charges of some billed projects only.
     """
-    columns = ", ".join(
-        "coalesce(p.formula, 'counter') as formula" if name == "formula" else f"c.{name}"
-        for name in Charge._fields
-    )
+    columns = ", ".join(_OF_PRICE.get(name, f"c.{name}") for name in Charge._fields)
     query = f"""
         with {_CORRECTION if former_run_id else _REGULAR}
         select {columns}

@@ -26,6 +26,16 @@ def test_a_request_that_fails_makes_room_too() -> None:
             raise ZeroDivisionError
 
 
+def test_one_request_at_a_time_reads_a_whole_month() -> None:
+    """Another one is refused at once, and let in when the first has ended, however it ended."""
+    load = Load(requests=9, body_bytes=0)
+    with load.whole_month(), pytest.raises(Problem, match="whole month"), load.whole_month():
+        pass
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), load.whole_month():
+            raise ZeroDivisionError
+
+
 def test_bodies_beyond_the_limit_are_refused() -> None:
     """All of those in flight together."""
     load = Load(requests=9, body_bytes=100)

@@ -20,8 +20,8 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 RUN, RECORD = UUID(int=1), UUID(int=2)
 CHARGE = Charge(
     "os", "shop", "os", "shop", "openstack", "volume", "data", None, "in-use", "ssd", START, START + timedelta(hours=1),
-    "size_gb", str(Formula.TIME_GAUGE), None, Decimal(100), Decimal("0.0001"), Decimal(1), Decimal(1), Decimal("0.01"),
-    Decimal("0.010000000000"), "EUR", "2026-03", RECORD, RECORD, 1,
+    "size_gb", str(Formula.TIME_GAUGE), False, None, Decimal(100), Decimal("0.0001"), Decimal(1), Decimal(1),
+    Decimal("0.01"), Decimal("0.010000000000"), "EUR", "2026-03", RECORD, RECORD, 1,
 )  # fmt: skip
 DATASET = Dataset(
     "Example Cloud", "Example Cloud", "Example Cloud", RUN, None, START, START + timedelta(days=31), START,
@@ -69,6 +69,16 @@ def test_what_is_charged_for_more_time_is_consumed_for_its_own() -> None:
     found = row(to_ts=START + timedelta(minutes=20), charged_us=3_600_000_000)
     assert (found["ConsumedQuantity"], found["PricingQuantity"]) == (Decimal("33.3333333333"), Decimal(100))
     assert found["ListCost"] == Decimal("0.01")
+
+
+def test_a_unit_that_several_tiers_price_costs_their_average() -> None:
+    """A third has no end: the product is exact all the same, and no more than the rounding of the price away."""
+    found = row(
+        dimension="egress_gb", formula="counter", graduated=True, quantity=Decimal(3), price=Decimal("0.09"),
+        amount=Decimal("0.10"), amount_exact=Decimal("0.100000000000"),
+    )  # fmt: skip
+    assert (found["ListUnitPrice"], found["ListCost"]) == (Decimal("0.03333333333333"), Decimal("0.09999999999999"))
+    assert row(graduated=True, quantity=Decimal(0))["ListUnitPrice"] == Decimal("0.0001")
 
 
 def test_what_is_taken_back_is_negated() -> None:
