@@ -12,6 +12,7 @@ from typing import NamedTuple
 import yaml
 
 from tally.domain.errors import InvalidInput
+from tally.domain.event import MAX_TEXT_BYTES
 
 _DECIMAL = re.compile(r"-?\d{1,10}(\.\d{1,18})?", re.ASCII)
 _NULL = "tag:yaml.org,2002:null"
@@ -119,7 +120,7 @@ class Reader:
             return {}
         for key, value in members.items():
             if key not in required and key not in optional:
-                known = ", ".join(required + optional)
+                known = ", ".join(dict.fromkeys(required + optional))
                 self.faults.add(value, f"{what} has the unknown key {key!r}; known are {known}")
         missing = [key for key in required if key not in members]
         if missing:
@@ -131,6 +132,9 @@ class Reader:
         written = isinstance(node, yaml.ScalarNode) and node.tag != _NULL and node.value.isprintable()
         if not written or not node.value.strip():
             self.faults.add(node, f"{what} is not a text")
+            return None
+        if len(node.value.encode()) > MAX_TEXT_BYTES:
+            self.faults.add(node, f"{what} is longer than {MAX_TEXT_BYTES} bytes")
             return None
         return str(node.value)
 

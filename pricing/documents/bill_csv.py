@@ -1,7 +1,4 @@
-"""A bill as CSV: one line per metric of each period, and one per discount and surcharge. Amounts add up to its total.
-
-For people and their spreadsheets: a text that a spreadsheet would take for a formula begins with an apostrophe.
-"""
+"""A bill as CSV: one line per metric of each period, and one per discount and surcharge. They add up to its total."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -10,14 +7,13 @@ from io import StringIO
 from typing import Any
 
 from pricing.documents.adjustments import billed_adjustments
+from pricing.documents.spreadsheet import plain_text
 
 COLUMNS = (
     "period_from", "period_to", "billed_cloud", "billed_project", "kind", "relation_type", "cloud", "project",
     "platform", "resource_type", "resource_id", "description", "state", "from", "to", "hours", "metric", "quantity",
     "state_modifier", "type_modifier", "scope", "amount", "currency",
 )  # fmt: skip
-
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def bill_csv(document: Mapping[str, Any] | None) -> str:
@@ -68,7 +64,4 @@ def _usage_lines(items: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _field(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    text = str(value)
-    return f"'{text}" if text.startswith(_FORMULAS) else text
+    return f"{value:f}" if isinstance(value, Decimal) else plain_text(str(value))

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pricing.documents.spreadsheet import plain_text
 from tally.domain.instants import format_instant
 
 _WIDEST = 10_000
@@ -58,7 +59,7 @@ def json_text(value: Any) -> str:
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Write CSV with a line of headers (RFC 4180, but for its line ends)."""
+    """Write CSV with a line of headers (RFC 4180, but for its line ends); no text of it is a formula."""
     written = StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(columns)
@@ -89,4 +90,4 @@ def _cell(value: Any) -> str:
         return format_instant(value)
     if isinstance(value, list):
         return " ".join(map(_cell, value))
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return f"{value:f}" if isinstance(value, Decimal) else plain_text(str(value))

@@ -13,6 +13,7 @@ from typing import Any
 
 import simplejson
 
+from pricing.documents.spreadsheet import plain_text
 from pricing.money import total
 from tally.domain.errors import NotFound
 from tally.domain.run import Run
@@ -94,7 +95,10 @@ def as_json(report: KickbackReport) -> str:
 
 
 def as_csv(report: KickbackReport) -> str:
-    """Write the report as CSV (RFC 4180) with a header; its lines end with a bare line feed, as files do here."""
+    """Write the report as CSV (RFC 4180) with a header; its lines end with a bare line feed, as files do here.
+
+    No text of it is a formula.
+    """
     text = StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -132,4 +136,5 @@ def _csv_rows(report: KickbackReport) -> Iterable[dict[str, Any]]:
             "currency": partner.currency,
         }
         for line in partner.lines:
-            yield owed | _line_view(line)
+            row = owed | _line_view(line)
+            yield {name: plain_text(value) if isinstance(value, str) else value for name, value in row.items()}

@@ -35,7 +35,7 @@ ADDRESS = "/api/v1/kickbacks"
 
 
 def kickback(number: int, source: str, target: str, rate: str, version: int = 1) -> Relation:
-    agreed = {"type": "kickback", "rate": Decimal(rate), "description": '10 % of "all"'}
+    agreed = {"type": "kickback", "rate": Decimal(rate), "description": '=10 % of "all"'}
     ends = project_id(source), project_id(target)
     metadata = {"pricing_adjustments": [agreed]}
     return Relation(UUID(int=number), version, *ends, "managed_by", day("2026-03-01"), None, metadata)
@@ -78,13 +78,14 @@ def test_one_partner_is_named_by_its_address_or_its_id(owed: tuple[Connection, s
 
 
 def test_json_and_csv_say_the_same(owed: tuple[Connection, str]) -> None:
-    """To the digit; names with commas, quotes and umlauts included."""
+    """To the digit; names with commas, quotes and umlauts included. A spreadsheet works nothing out of a text."""
     report = kickbacks(owed[0], "2026-03")
     document = json.loads(as_json(report), parse_float=str)
     rows = list(csv.DictReader(as_csv(report).splitlines()))
     assert tuple(rows[0]) == COLUMNS
     flat = [
         {"period": document["period"], "currency": partner["currency"], **line}
+        | {"description": "'" + line["description"]}
         | {f"partner_{key}": value for key, value in partner["partner"].items()}
         for partner in document["partners"]
         for line in partner["lines"]

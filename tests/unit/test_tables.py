@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tally.cli import tables
+from tally.cli.grid import csv_text
 from tally.domain.run import Finding
 from tally.services.ingest import Outcome
 from tally.services.ingest_files import Summary
@@ -35,6 +36,12 @@ def test_a_row_is_one_line_on_a_narrow_terminal() -> None:
     lines = printed(console)
     assert f"os-prod-eu1   {'p' * 60}    1.50   EUR" in lines
     assert str(path) in lines
+
+
+def test_no_text_of_a_csv_is_a_formula() -> None:
+    """What platforms and customers call things is never worked out; numbers below zero are numbers."""
+    rows = [{"project": "=1+1", "change": Decimal("-0.50")}]
+    assert csv_text(rows, ("project", "change")) == "project,change\n'=1+1,-0.50"
 
 
 def test_findings_are_one_line_a_kind() -> None:

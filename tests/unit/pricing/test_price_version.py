@@ -204,6 +204,8 @@ class TestFaults:
             ('currency: "EUR"', "currency: euro", "currency: 'euro' is not a currency"),
             ('currency: "EUR"', "currency: EUR\ncurrency: USD", "line 5: the version has the key 'currency' twice"),
             ('version: "2026-03"', "version:", "line 2: version is not a text"),
+            ('version: "2026-03"', f"version: {'ä' * 257}", "line 2: version is longer than 512 bytes"),
+            ("ssd: 1.0", f"{'x' * 513}: 1.0", "a key of type_modifiers of openstack.volume is longer than 512 bytes"),
             ('"2026-03-01T00:00:00Z"', '"2026-03-01T00:00:00+01:00"', "write the first of a month"),
             ('"2026-03-01T00:00:00Z"', '"2026-13-01"', "write the first of a month"),
             ('"2026-03-01T00:00:00Z"', '"2026-03-01"\nvalid_to: 2026-03', "valid_to is not after valid_from"),
