@@ -50,3 +50,13 @@ def test_days_add_up_to_the_month(house: House) -> None:
     house.query("update marts.project_costs_monthly set amount = amount + 0.01 returning amount")
     with pytest.raises(DbtError, match="same_sums"):
         invoke(["test", "--select", "tag:whole_months", "--no-write-json"], house.metering_url, manifest)
+
+
+def test_a_mart_that_lacks_a_value_fails_its_step(house: House) -> None:
+    """All columns that are never null are looked at in one query of each mart, which names the mart."""
+    manifest = manifest_for(house.metering_url)
+    test_marts = ["test", "--select", "project_costs_monthly,test_name:never_null", "--no-write-json"]
+    assert [result.status for result in invoke(test_marts, house.metering_url, manifest).results] == ["pass"]
+    house.query("update marts.project_costs_monthly set currency = null returning amount")
+    with pytest.raises(DbtError, match="never_null_project_costs_monthly"):
+        invoke(test_marts, house.metering_url, manifest)
