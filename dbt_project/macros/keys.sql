@@ -37,17 +37,6 @@
     {% endif %}
 {%- endmacro %}
 
-{# The same for what is derived into a table of its own first: all of them where there are no timelines yet. #}
-{% macro of_resources_to_derive(alias) -%}
-    {%- set changed_resources = ref('int_changed_resources') -%}
-    {%- set timelines =
-        adapter.get_relation(this.database, this.schema, 'int_resource_intervals') if execute else none
-    -%}
-    {% if timelines and not should_full_refresh() %}
-    inner join {{ changed_resources }} as changed on {{ same_resource(alias, 'changed') }}
-    {% endif %}
-{%- endmacro %}
-
 {# Half of the resources (0 or 1), by a hash: what is long and takes one session is done by two. #}
 {% macro in_half(half, alias) -%}
     hashtext({{ alias }}.resource_id) {{ '<' if half == 0 else '>=' }} 0

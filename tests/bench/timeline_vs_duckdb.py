@@ -22,7 +22,7 @@ from tests.integration.metering_sql import compiled_expression, dbt
 
 EVENTS = 1_000_000
 EVENTS_PER_RESOURCE = 25
-_MODELS = "int_void_events int_timelines_first_half int_timelines_second_half int_resource_intervals"
+_MODELS = "int_void_events int_intervals_first_half int_intervals_second_half int_resource_intervals"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 SUMMARY = """
     select count(*), sum(lifetime_no), count(to_ts), min(from_ts), max(from_ts),

@@ -13,7 +13,7 @@ def test_the_worked_examples_of_the_models_hold(metering_url: str, tally_home: N
     outcome = invoke(["test", "--select", "test_type:unit", "--no-write-json"], metering_url, manifest)
     assert [result.node.name for result in outcome.results if result.status != "pass"] == []
     assert {result.node.tested_node_unique_id.rpartition(".")[2] for result in outcome.results} == {
-        "int_timelines_first_half",
+        "int_intervals_first_half",
         "int_usage_increments",
         "int_usage_records",
         "int_rated_records",

@@ -57,7 +57,12 @@ CORRUPTIONS = [
         "i-1",
     ),
     ("projection_matches_timelines", "delete from raw.current_resources where resource_id = 'i-1'", "i-1"),
-    ("projection_matches_timelines", "delete from metering.int_resource_intervals where resource_id = 'i-1'", "i-1"),
+    (
+        "projection_matches_timelines",
+        """with others as (delete from metering.int_intervals_second_half where resource_id = 'i-1')
+           delete from metering.int_intervals_first_half where resource_id = 'i-1'""",
+        "i-1",
+    ),
     ("no_negative_amount", f"{RATED} amount = -0.01 where resource_id = 'i-2' and dimension = 'vcpus'", "i-2"),
     (
         "amount_is_rounded_exact_amount",

@@ -20,7 +20,7 @@ from tests.histories import Resource, World
 from tests.integration.metering_sql import meter
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-TIMELINES = "+int_lifetimes"
+TIMELINES = "+int_proved_lives"
 example_numbers = count(1)
 
 # One database serves all examples of a test: each example has other clouds, and events are append-only.

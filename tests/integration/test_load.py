@@ -103,9 +103,15 @@ def test_a_changed_registry_derives_everything_again(reporting: Connection, mete
 
 def versions(reporting: Connection, metering: Connection) -> dict[str, list[str]]:
     """Which transaction wrote the interval rows of each resource."""
-    runs.fail(metering, meter(reporting, metering, select="+int_lifetimes").id, "of no further interest")
+    runs.fail(metering, meter(reporting, metering, select="+int_proved_lives").id, "of no further interest")
     rows = metering.execute(
-        "select resource_id, array_agg(xmin::text || ctid::text) from metering.int_resource_intervals group by 1"
+        """select resource_id, array_agg(version)
+           from (
+               select resource_id, xmin::text || ctid::text as version from metering.int_intervals_first_half
+               union all
+               select resource_id, xmin::text || ctid::text from metering.int_intervals_second_half
+           ) as intervals
+           group by 1"""
     )
     return dict(rows.fetchall())  # type: ignore[arg-type]
 

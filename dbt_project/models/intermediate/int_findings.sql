@@ -3,16 +3,27 @@ with run as (
     select * from {{ ref('stg_runs') }}
 ),
 
-usage_records as (
+usage_records as not materialized (
     select * from {{ ref('int_usage_records') }}
 ),
 
-lifetimes as (
+-- What there is of sizes and states, once each: little beside the records.
+sizes as materialized (
+    select distinct platform, resource_type, size from usage_records
+),
+
+states as materialized (
+    select distinct platform, resource_type, state from usage_records
+),
+
+lifetimes as not materialized (
     select * from {{ ref('int_lifetimes') }}
 ),
 
-events as (
-    select events.*
+events as materialized (
+    select
+        {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type, events.effect,
+        events.usage
     from {{ ref('stg_events') }} as events
     inner join run on events.timestamp >= run.period_from and events.timestamp < run.metered_to
     {{ of_metered_resources('events') }}
@@ -90,9 +101,9 @@ anomalies as (
 ),
 
 gauges as (
-    select distinct usage_records.platform, usage_records.resource_type, gauge.key as metric
-    from (select distinct platform, resource_type, size from usage_records) as usage_records
-    cross join jsonb_each(usage_records.size) as gauge
+    select distinct sizes.platform, sizes.resource_type, gauge.key as metric
+    from sizes
+    cross join jsonb_each(sizes.size) as gauge
     where jsonb_typeof(gauge.value) = 'number'
 ),
 
@@ -113,7 +124,7 @@ unpriced as (
         union
         select * from counters
         union
-        select distinct platform, resource_type, '*' from usage_records
+        select platform, resource_type, '*' from states
     ) as metrics
     left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
     where
@@ -133,12 +144,20 @@ unpriced as (
         )
 ),
 
+lacking as (
+    select sizes.platform, sizes.resource_type, sizes.size, prices.metric
+    from sizes
+    inner join prices using (platform, resource_type)
+    where prices.formula = 'time_gauge' and jsonb_typeof(sizes.size -> prices.metric) is distinct from 'number'
+),
+
+-- A counter of that name, or count, would do.
 missing_gauges as (
     select usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
-        string_agg(distinct prices.metric, ', ') as metrics
+        string_agg(distinct lacking.metric, ', ') as metrics
     from usage_records
-    inner join prices using (platform, resource_type)
-    where prices.formula = 'time_gauge' and jsonb_typeof(usage_records.usage -> prices.metric) is distinct from 'number'
+    inner join lacking using (platform, resource_type, size)
+    where jsonb_typeof(usage_records.usage -> lacking.metric) is distinct from 'number'
     group by usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id
 ),
 
@@ -150,9 +169,9 @@ modifiers as (
 unlisted as (
     select met.platform, met.resource_type, met.kind, met.value
     from (
-        select distinct platform, resource_type, 'state' as kind, state as value from usage_records
+        select platform, resource_type, 'state' as kind, state as value from states
         union
-        select distinct platform, resource_type, 'type', size ->> 'type' from usage_records
+        select platform, resource_type, 'type', size ->> 'type' from sizes
     ) as met
     left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
     where

@@ -1,10 +1,8 @@
 {{ config(
-    materialized='incremental', incremental_strategy='append',
-    pre_hook='{{ forget_changed_resources() }}', post_hook='{{ remember_derived() }}',
+    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no'], 'unique': true}]
 ) }}
 -- The lives of each resource, those of zero length included. closed_at is null while a life is open.
--- The last of what is derived once and kept (it remembers how far that was): depends_on: {{ ref('int_proved_lives') }}
 with intervals as (
     select intervals.*
     from {{ ref('int_resource_intervals') }} as intervals

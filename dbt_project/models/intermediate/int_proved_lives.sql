@@ -1,10 +1,13 @@
 {{ config(
-    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
+    materialized='incremental', incremental_strategy='append',
+    pre_hook='{{ forget_changed_resources() }}', post_hook='{{ remember_derived() }}',
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]
 ) }}
 -- When each resource lived, derived by another way than the timelines: what is void by walking a history from its end,
 -- the lives as ranges from a create to the next delete. The invariant coverage compares the usage records with it, and
 -- the number of events with that of the loads: no resource may have been taken for unchanged.
+-- Derived last of what is kept, beside the usage of the month, and remembers how far that was:
+-- depends_on: {{ ref('int_lifetimes') }}
 with recursive run as (
     select * from {{ ref('stg_runs') }}
 ),
@@ -21,27 +24,28 @@ effects as (
     where lifecycles.effect <> 'ignore'
 ),
 
-arrived as (
-    select events.cloud, events.resource_type, events.resource_id, count(*) as events
-    from {{ source('raw', 'events') }} as events
-    inner join run on events.load_id <= run.load_id
-    {{ of_changed_resources('events') }}
-    group by {{ resource('events') }}
-),
-
-history as materialized (
+-- Joined from the left: else the planner takes the few effects for one, and loops over all events.
+history as not materialized (
     select
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
-        effects.effect, events.source = 'reconciliation' as synthetic
+        coalesce(effects.effect, 'ignore') as effect, events.source = 'reconciliation' as synthetic
     from (
         select events.*
         from {{ source('raw', 'events') }} as events
         inner join run on events.load_id <= run.load_id
         {{ of_changed_resources('events') }}
     ) as events
-    -- Joined from the left and materialized: else the planner takes the few effects for one, and loops over all events.
     left join effects using (platform, resource_type, event_type)
-    where coalesce(effects.effect, 'ignore') <> 'ignore'
+),
+
+-- What is never void: how many events there are, and the first update.
+arrived as materialized (
+    select
+        cloud, resource_type, resource_id, count(*) as events,
+        min(timestamp) filter (where effect = 'update') as first_update,
+        bool_or(synthetic and effect in ('create', 'delete')) as reconciled
+    from history
+    group by cloud, resource_type, resource_id
 ),
 
 -- One letter an event, the last event first: c creates, d deletes, u is any other sign of life; small if synthetic.
@@ -58,11 +62,8 @@ told as (
             else 'U'
         end as letter
     from history
-    inner join (
-        select distinct cloud, resource_type, resource_id
-        from history
-        where synthetic and effect in ('create', 'delete')
-    ) as reconciled using (cloud, resource_type, resource_id)
+    inner join arrived using (cloud, resource_type, resource_id)
+    where arrived.reconciled and history.effect <> 'ignore'
     window backwards as (
         partition by history.cloud, history.resource_type, history.resource_id
         order by
@@ -117,15 +118,14 @@ void_events as (
 ),
 
 -- Each instant of a resource once: nothing but creates and deletes opens and closes, save the very first update.
-instants as (
+instants as materialized (
     select
         history.cloud, history.resource_type, history.resource_id, history.timestamp,
         bool_or(history.effect = 'create') as creates,
-        bool_or(history.effect = 'update') as updates,
         bool_or(history.effect = 'delete') as deletes
     from history
     where
-        history.effect in ('create', 'update', 'delete')
+        history.effect in ('create', 'delete')
         and not exists (
             select from void_events as void
             where
@@ -136,11 +136,22 @@ instants as (
     group by history.cloud, history.resource_type, history.resource_id, history.timestamp
 ),
 
+-- An update opens only before anything else, or at the instant of a first delete.
 begun_by_update as (
-    select cloud, resource_type, resource_id, min(timestamp) as timestamp
-    from instants
-    group by cloud, resource_type, resource_id
-    having min(timestamp) filter (where updates and not creates) = min(timestamp)
+    select arrived.cloud, arrived.resource_type, arrived.resource_id, arrived.first_update as timestamp
+    from arrived
+    where
+        arrived.first_update is not null
+        and not exists (
+            select from instants
+            where
+                instants.cloud = arrived.cloud and instants.resource_type = arrived.resource_type
+                and instants.resource_id = arrived.resource_id
+                and (
+                    instants.timestamp < arrived.first_update
+                    or (instants.timestamp = arrived.first_update and instants.creates)
+                )
+        )
 ),
 
 -- An instant with both a create and a delete leaves the resource as open or closed as it was.

@@ -126,7 +126,9 @@ def copy_all(reporting: Connection, metering: Connection, load_id: int) -> int:
 
 def refresh_statistics(metering: Connection) -> None:
     """Let the planner know what was copied: the first load fills empty tables, which it would take for tiny."""
-    metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
+    with metering.transaction():
+        metering.execute("set local default_statistics_target = 20")  # as in dbt_project/macros/statistics.sql
+        metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
 
 
 def forget_pending(reporting: Connection, batches: Sequence[int]) -> None:

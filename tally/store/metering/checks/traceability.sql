@@ -4,16 +4,16 @@ with run as (
     select * from ledger.runs where id = :run_id
 ),
 
-boundaries as (
+boundaries as not materialized (
     select
         records.cloud, records.resource_type, records.resource_id, records.from_ts as boundary,
-        records.from_event_id as event_id, run.period_from as edge, run.load_id
+        records.from_event_id as event_id, run.period_from as edge
     from metering.int_usage_records as records
     inner join run on records.run_id = run.id
     union all
     select
         records.cloud, records.resource_type, records.resource_id, records.to_ts,
-        records.to_event_id, run.metered_to, run.load_id
+        records.to_event_id, run.metered_to
     from metering.int_usage_records as records
     inner join run on records.run_id = run.id
 )
@@ -33,8 +33,10 @@ where
     boundaries.event_id is not null
     and not exists (
         select from raw.events
+        inner join run
+            on events.load_id <= run.load_id and events.timestamp between run.period_from and run.metered_to
         where
             events.cloud = boundaries.cloud and events.resource_type = boundaries.resource_type
             and events.resource_id = boundaries.resource_id and events.timestamp = boundaries.boundary
-            and events.event_id = boundaries.event_id and events.load_id <= boundaries.load_id
+            and events.event_id = boundaries.event_id
     )

@@ -1,0 +1,6 @@
+{{ config(
+    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
+    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no', 'from_ts']}]
+) }}
+-- The timelines of one half of the resources (macros/timelines.sql): those of changed ones are derived again.
+{{ timelines(of_changed_resources('events'), in_half(0, 'events')) }}
