@@ -59,8 +59,9 @@ CORRUPTIONS = [
     ("projection_matches_timelines", "delete from raw.current_resources where resource_id = 'i-1'", "i-1"),
     (
         "projection_matches_timelines",
-        """with others as (delete from metering.int_intervals_second_half where resource_id = 'i-1')
-           delete from metering.int_intervals_first_half where resource_id = 'i-1'""",
+        """with in_first as (delete from metering.int_intervals_first_half where resource_id = 'i-1' returning 1),
+               in_second as (delete from metering.int_intervals_second_half where resource_id = 'i-1' returning 1)
+           select from in_first union all select from in_second""",
         "i-1",
     ),
     ("no_negative_amount", f"{RATED} amount = -0.01 where resource_id = 'i-2' and dimension = 'vcpus'", "i-2"),
