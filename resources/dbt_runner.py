@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ def target_path() -> Path:
 
 def _tell_inspect_of_modules() -> None:
     """Spare dbt, which asks for the module of every frame on the stack, a look at the files of all modules."""
+    import_module("dbt.adapters.postgres")  # which dbt imports only then
     files = {name: getattr(module, "__file__", None) for name, module in sys.modules.copy().items()}
     inspect.modulesbyfile.update({file: name for name, file in files.items() if file})
 
