@@ -9,6 +9,7 @@ from psycopg.rows import class_row
 from tally.domain.completeness import Action, Found, Group
 from tally.domain.run import Finding, Run
 from tally.store.database import Connection
+from tally.store.metering.runs import members
 
 _BY_RUN = """
     insert into ledger.findings (run_id, kind, cloud, platform, resource_type, subject, detail)
@@ -135,11 +136,15 @@ def unmetered_resources(connection: Connection, run: Run) -> Iterable[Unmetered]
             and not exists (
                 select from ledger.usage_records as u
                 where
-                    u.run_id in (select member_id from ledger.run_sets where run_id = %(run_id)s)
+                    u.run_id = any(%(members)s)
                     and u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id
             )
         order by r.cloud, r.platform, r.resource_type, r.resource_id""",
-        {"run_id": run.id, "period_from": run.period_from, "metered_to": run.metered_to},
+        {
+            "members": members(connection, run.id),
+            "period_from": run.period_from,
+            "metered_to": run.metered_to,
+        },
     )
     return map(Unmetered._make, rows)
 
@@ -155,14 +160,14 @@ def unknown_resources(connection: Connection, run: Run) -> list[Found]:
             on rated.cloud = u.cloud and rated.resource_type = u.resource_type and rated.resource_id = u.resource_id
             and rated.usage_record_id = u.id
         where
-            u.run_id in (select member_id from ledger.run_sets where run_id = %(run_id)s)
+            u.run_id = any(%(members)s)
             and not exists (
                 select from raw.current_resources as r
                 where r.cloud = u.cloud and r.resource_type = u.resource_type and r.resource_id = u.resource_id
             )
         group by u.cloud, u.platform, u.resource_type
         order by u.cloud, u.platform, u.resource_type""",
-        {"run_id": run.id},
+        {"members": members(connection, run.id)},
     ).fetchall()
     return [
         Found(
