@@ -8,10 +8,9 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
-from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
-from tally.store.database import Connection, connected
+from tally.store.database import Connection, beside
 
 SESSIONS = 2
 
@@ -41,7 +40,7 @@ def _read_ahead(connection: Connection, tasks: Sequence[Callable[[Connection], R
     with ExitStack() as opened:
         idle: SimpleQueue[Connection] = SimpleQueue()
         for _ in range(SESSIONS):
-            idle.put(opened.enter_context(connected(_url(connection))))
+            idle.put(opened.enter_context(beside(connection)))
         threads = opened.enter_context(ThreadPoolExecutor(SESSIONS))
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
@@ -58,7 +57,3 @@ def _run(idle: SimpleQueue[Connection], task: Callable[[Connection], Result]) ->
         return task(connection)
     finally:
         idle.put(connection)
-
-
-def _url(connection: Connection) -> str:
-    return make_conninfo(connection.info.dsn, password=connection.info.password)

@@ -142,17 +142,22 @@ def insert_attributions(connection: Connection, run_id: UUID, rows: Iterable[Att
     connection.execute("analyze ledger.attributions")
 
 
+# Binary: as text, each newline of a document would be escaped here and read again there.
+_COLUMNS = {
+    "cloud": "text", "project_id": "text", "platform": "text", "total": "numeric", "currency": "text",
+    "document": "text", "document_hash": "text",
+}
+
+
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
     """Write bills of a run, with their adjustments."""
-    with connection.cursor().copy(
-        """copy ledger.bills (run_id, cloud, project_id, platform, total, currency, document, document_hash,
-               reverses_run_id, sign) from stdin"""
-    ) as copy:
-        for b in bills:
-            reverses = b.reverses_run_id, 1 if b.reverses_run_id is None else -1
-            copy.write_row(
-                (run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document, b.document_hash, *reverses)
-            )
+    columns = ", ".join(_COLUMNS)
+    query = f"copy ledger.bills (run_id, reverses_run_id, sign, {columns}) from stdin with (format binary)"
+    with connection.cursor().copy(query.encode()) as copy:
+        copy.set_types(["uuid", "uuid", "int2", *_COLUMNS.values()])
+        for bill in bills:
+            sign = 1 if bill.reverses_run_id is None else -1
+            copy.write_row((run_id, bill.reverses_run_id, sign, *(getattr(bill, column) for column in _COLUMNS)))
     insert_adjustments(connection, run_id, [row for bill in bills for row in bill.adjustments])
 
 
