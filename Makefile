@@ -16,7 +16,7 @@ PYTHON := .venv/bin/python
 DBT := .venv/bin/dbt
 PACKAGES := tally pricing assets resources tally_dagster
 
-.PHONY: help demo up test drill check bench screenshots setup setup-runtime clean
+.PHONY: help demo up test drill validator check bench screenshots setup setup-runtime clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ test: setup ## every test, on the embedded PostgreSQL or on TALLY_TEST_SERVER_UR
 
 drill: setup ## the tests that take minutes each, which make test leaves out
 	$(PYTHON) -m pytest -n 2 --dist worksteal -m drill $(ARGS)
+
+# It wants another Python, and libraries that Tally has in newer releases; the newest pyarrow does not fit those.
+VALIDATOR_PYTHON := >=3.12
+validator: | $(UV) ## focus-validator for the tests of FOCUS exports; VALIDATOR_PYTHON=... names a Python from 3.12 on
+	$(UV) venv --quiet --allow-existing --no-project --python '$(VALIDATOR_PYTHON)' .tools/focus-validator
+	$(UV) pip install --quiet --python .tools/focus-validator 'focus-validator==2.2.1' 'pyarrow<21'
 
 check: setup ## lint, types, import contracts, SQL
 	$(PYTHON) -m ruff check .

@@ -61,7 +61,7 @@ class Dataset:
     period_from: datetime
     period_to: datetime
     service_names: FocusNames
-    names: Mapping[ProjectKey, str]
+    names: Mapping[ProjectKey, str | None]
     tags: Mapping[ProjectKey, Mapping[str, Any]]
     invoice_id: Callable[[ProjectKey], str | None]
 
@@ -99,14 +99,14 @@ def charge_row(charge: Charge, dataset: Dataset) -> FocusRow:
         "PricingQuantity": quantity,
         "PricingUnit": unit,
         "ResourceId": f"{charge.cloud}/{charge.resource_type}/{charge.resource_id}",
-        "ResourceName": charge.resource_name,
+        "ResourceName": _shown(charge.resource_name, None),
         "ResourceType": charge.resource_type,
         "SkuId": sku,
         "SkuMeter": charge.dimension,
         "SkuPriceDetails": _price_details(charge),
         "SkuPriceId": sku + _variant(charge),
         "SubAccountId": "/".join(project),
-        "SubAccountName": dataset.names.get(project, charge.project_id),
+        "SubAccountName": _shown(dataset.names.get(project), charge.project_id),
         "Tags": _tags(dataset.tags.get(project, {})),
         "x_AmountExact": _signed(charge.amount_exact, charge.sign),
         "x_Cloud": charge.cloud,
@@ -147,7 +147,7 @@ def _common(dataset: Dataset, billed: ProjectKey, currency: str, sign: int) -> d
     correction = dataset.corrects_run_id is not None
     return {
         "BillingAccountId": "/".join(billed),
-        "BillingAccountName": dataset.names.get(billed, billed[1]),
+        "BillingAccountName": _shown(dataset.names.get(billed), billed[1]),
         "BillingCurrency": currency,
         "BillingPeriodEnd": dataset.issued_to,
         "BillingPeriodStart": dataset.issued_from,
@@ -165,6 +165,11 @@ def _common(dataset: Dataset, billed: ProjectKey, currency: str, sign: int) -> d
 def _signed(number: Decimal, sign: int) -> Decimal:
     """Negate without rounding, as arithmetic would beyond 28 digits; nothing is no less than nothing."""
     return number.copy_negate() if sign < 0 and number else number
+
+
+def _shown(name: str | None, instead: str | None) -> str | None:
+    """What is called nothing, or by blanks, has no name: the specification takes no empty text for one."""
+    return name if name and name.strip() else instead
 
 
 def _service(service: Service) -> dict[str, str]:

@@ -190,7 +190,7 @@ def _dataset(
         run.period_from,
         run.period_to,
         shipped_names(),
-        {key: project.name for key, project in projects.items() if project.name},
+        {key: project.name for key, project in projects.items()},
         {key: project.metadata for key, project in projects.items()},
         invoice_id,
     )

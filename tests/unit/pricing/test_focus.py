@@ -1,5 +1,6 @@
 """One charge as a FOCUS row: exact products, what is taken back, and how a table of names reads."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -79,6 +80,14 @@ def test_a_unit_that_several_tiers_price_costs_their_average() -> None:
     )  # fmt: skip
     assert (found["ListUnitPrice"], found["ListCost"]) == (Decimal("0.03333333333333"), Decimal("0.09999999999999"))
     assert row(graduated=True, quantity=Decimal(0))["ListUnitPrice"] == Decimal("0.0001")
+
+
+@pytest.mark.parametrize("blank", ["", " \t", "\u3000"])
+def test_a_name_of_blanks_is_none(blank: str) -> None:
+    """A resource has no name then, and a project goes by its id."""
+    named = replace(DATASET, names={("os", "shop"): blank})
+    found = dict(zip(NAMES, charge_row(CHARGE._replace(resource_name=blank), named), strict=True))
+    assert (found["ResourceName"], found["SubAccountName"], found["BillingAccountName"]) == (None, "shop", "shop")
 
 
 def test_what_is_taken_back_is_negated() -> None:
