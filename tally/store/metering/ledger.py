@@ -29,18 +29,19 @@ _RATED = """
 
 # By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of
 # resources: one text of all records would outgrow what a value can hold. A row's text quotes its parts, so that no
-# name can pass for two.
+# name can pass for two; it is converted, not cast: a cast would read a backslash in a name as an escape, or refuse it.
+# Each part is hashed where it is read, which is done in parallel.
 _FINGERPRINT = """
-    with lines as (
+    with digests as (
         select substr(md5(concat_ws('|', cloud, resource_type, resource_id)), 1, 3) as bucket,
-            row(cloud, resource_type, resource_id, lifetime_no, extract(epoch from from_ts),
-                extract(epoch from to_ts), project_id, state, usage)::text as line
+            sha256(convert_to(row(cloud, resource_type, resource_id, lifetime_no, extract(epoch from from_ts),
+                extract(epoch from to_ts), project_id, state, usage)::text, 'UTF8')) as digest
         from ledger.usage_records where run_id = %(run_id)s
         union all
         select substr(md5(concat_ws('|', r.cloud, r.resource_type, r.resource_id)), 1, 3),
-            row(r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
+            sha256(convert_to(row(r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
                 r.dimension, r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount_exact, r.amount,
-                r.currency)::text
+                r.currency)::text, 'UTF8'))
         from ledger.rated_records as r
         inner join ledger.usage_records as u
             on u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id
@@ -48,15 +49,10 @@ _FINGERPRINT = """
         where r.run_id = %(run_id)s
         union all
         select substr(md5(concat_ws('|', cloud, project_id)), 1, 3),
-            row(cloud, project_id, sign, relation_id, place, type, relation_type, source_cloud, source_project_id,
-                target_cloud, target_project_id, target_name, scope, trim_scale(rate), description, base, amount,
-                currency)::text
+            sha256(convert_to(row(cloud, project_id, sign, relation_id, place, type, relation_type, source_cloud,
+                source_project_id, target_cloud, target_project_id, target_name, scope, trim_scale(rate), description,
+                base, amount, currency)::text, 'UTF8'))
         from ledger.adjustments where run_id = %(run_id)s
-    ),
-
-    -- Converted, not cast: a cast would read a backslash in a name as an escape, or refuse it.
-    digests as (
-        select bucket, sha256(convert_to(line, 'UTF8')) as digest from lines
     ),
 
     buckets as (
