@@ -43,6 +43,8 @@ def invoke(arguments: Sequence[str], url: str, manifest: Any = None) -> Any:
     paths = ["--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT), "--target-path", str(target_path())]
     logging = ["--log-path", str(Settings.from_environment().home / "logs"), "--log-level", "none"]
     quiet = [*logging, "--log-level-file", "info", "--no-use-colors", "--no-send-anonymous-usage-stats"]
+    # Only what is there of the schemas that the command is about is looked up beforehand.
+    quiet += ["--cache-selected-only"]
     _tell_inspect_of_modules()
     with _environment(profile_environment(url)):
         outcome = dbtRunner(manifest=manifest).invoke([*quiet, *arguments, *paths])
