@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
 from uuid import UUID, uuid5
 
 from pricing.bill import ProjectRef, RelatedProject, build_bill
@@ -31,7 +30,7 @@ from tally.store.metering.findings import insert_findings
 from tally.store.metering.runs import latest_run
 from tally.store.sessions import reader
 
-_BATCH = 500
+_LONG = 8_000_000  # characters of documents that are written at once
 _UNKNOWN_PROJECTS = UUID("7a11b111-0000-4000-8000-000000000000")
 
 
@@ -69,7 +68,7 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
             store.insert_attributions(metering, run.id, attributions)
             made = _bills(read, month, month.accounts(attributions))
         count, total = 0, Decimal("0.00")
-        while part := list(islice(made, _BATCH)):
+        for part in _parts(made):
             store.insert_bills(metering, run.id, part)
             count, total = count + len(part), total + sum(bill.total for bill in part)
         reverse_adjustments(metering, run.id)
@@ -141,6 +140,20 @@ def _projects(metering: Connection, run: Run, found: Sequence[UsedProject]) -> d
         if (p.cloud, p.external_id) not in names
     }
     return known | unknown
+
+
+def _parts(made: Iterable[BillRow]) -> Iterator[list[BillRow]]:
+    """Collect bills to be written at once: of a big project one alone may be too much to keep several."""
+    part: list[BillRow] = []
+    length = 0
+    for bill in made:
+        part.append(bill)
+        length += len(bill.document)
+        if length >= _LONG:
+            yield part
+            part, length = [], 0
+    if part:
+        yield part
 
 
 def _relations(metering: Connection, run: Run) -> list[Relation]:

@@ -149,8 +149,15 @@ _COLUMNS = {
 }
 
 
+# Most of what writing takes is compression: far less by lz4, where the server has it.
+_COMPRESS = """
+    select set_config(name, 'lz4', true) from pg_settings
+    where name = 'default_toast_compression' and 'lz4' = any(enumvals)"""
+
+
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
     """Write bills of a run, with their adjustments."""
+    connection.execute(_COMPRESS)
     columns = ", ".join(_COLUMNS)
     query = f"copy ledger.bills (run_id, reverses_run_id, sign, {columns}) from stdin with (format binary)"
     with connection.cursor().copy(query.encode()) as copy:
