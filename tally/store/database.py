@@ -56,9 +56,9 @@ def connected(url: str, **options: Any) -> Iterator[Connection]:
 
 @contextmanager
 def beside(connection: Connection) -> Iterator[Connection]:
-    """Open another connection to the database of one, as the same role, for a block."""
-    info = connection.info
-    with connected(psycopg.conninfo.make_conninfo(info.dsn, password=info.password or None)) as other:
+    """Open another connection for a block, to the database of one and in the same way, passwords included."""
+    parameters = {o.keyword.decode(): o.val.decode() for o in connection.pgconn.info if o.val is not None}
+    with connected(psycopg.conninfo.make_conninfo(**parameters)) as other:
         yield other
 
 

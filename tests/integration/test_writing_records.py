@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tally.domain.run import Run
-from tally.store.database import Connection
+from tally.store.database import Connection, beside, connected
 from tally.store.metering import ledger
 from tally.store.metering.rating_sql import RatingTables, rating_sql
 from tests.integration.ledger_by_hand import begin_run
@@ -67,3 +68,12 @@ def test_what_fails_in_one_session_is_not_written_by_the_other(
     with pytest.raises(psycopg.errors.UniqueViolation):
         write(metering, run.id)
     assert count(metering, table) == before > 0
+
+
+def test_the_other_session_connects_as_the_first_one_did(metering_url: str) -> None:
+    """To the same database, with the same role, password and settings."""
+    url = make_conninfo(metering_url, password="it's secret", connect_timeout=7, application_name="other")
+    with connected(url) as one, beside(one) as other:
+        assert (other.info.dsn, other.info.password) == (one.info.dsn, "it's secret")
+        settings = "select current_user, current_database(), current_setting('timezone'), current_setting('jit')"
+        assert other.execute(settings).fetchone() == one.execute(settings).fetchone()
