@@ -36,7 +36,7 @@ drill: setup ## the tests that take minutes each, which make test leaves out
 # It wants another Python, and libraries that Tally has in newer releases; the newest pyarrow does not fit those.
 VALIDATOR_PYTHON := >=3.12
 validator: | $(UV) ## focus-validator for the tests of FOCUS exports; VALIDATOR_PYTHON=... names a Python from 3.12 on
-	$(UV) venv --quiet --allow-existing --no-project --python '$(VALIDATOR_PYTHON)' .tools/focus-validator
+	$(UV) venv --quiet --clear --no-project --python '$(VALIDATOR_PYTHON)' .tools/focus-validator
 	$(UV) pip install --quiet --python .tools/focus-validator 'focus-validator==2.2.1' 'pyarrow<21'
 
 check: setup ## lint, types, import contracts, SQL
