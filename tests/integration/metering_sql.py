@@ -24,7 +24,7 @@ from tally.services.counters import Counters
 from tally.store.database import Connection
 
 PROJECT = Path(__file__).parents[2] / "dbt_project"
-USAGE = "+int_usage_records +int_findings"
+USAGE = "+int_usage_records +int_findings +int_proved_lives"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 
