@@ -29,12 +29,25 @@
     {% endif %}
 {%- endmacro %}
 
-{# And which events it reads: those of the changed resources, or all of them when it is built from nothing. #}
-{% macro of_changed_resources(alias) -%}
+{# And which rows it reads, as alias: those of the changed resources, or all of them when it is built from nothing.
+   Each resource is looked up by its key: the planner, which knows little of how many rows a key has, would rather read
+   the whole history. Offset keeps it from that. A condition on a
+   changed resource spares its look-up. #}
+{% macro of_changed_resources(relation, alias, condition='true') -%}
     {%- set changed_resources = ref('int_changed_resources') -%}
-    {% if is_incremental() %}
-    inner join {{ changed_resources }} as changed on {{ same_resource(alias, 'changed') }}
-    {% endif %}
+    {% if is_incremental() -%}
+    {{ changed_resources }} as changed
+    cross join lateral (
+        select found.*
+        from {{ relation }} as found
+        where
+            {{ same_resource('found', 'changed') }}
+            and {{ condition }}
+        offset 0
+    ) as {{ alias }}
+    {%- else -%}
+    {{ relation }} as {{ alias }}
+    {%- endif %}
 {%- endmacro %}
 
 {# Half of the resources (0 or 1), by a hash: what is long and takes one session is done by two. #}

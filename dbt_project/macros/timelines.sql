@@ -2,13 +2,12 @@
    (rules 8 to 10). to_ts is null while the life is open. The last configuration of a life is kept even if its
    length is zero (from_ts = to_ts): the projection is compared with it, and usage passes it over.
 
-   All windows are of one order, which the key of the events has already. changed joins the events with the resources
-   to derive; half is a condition: the two halves are derived in two sessions at the same time. #}
-{% macro timelines(changed, half) -%}
+   All windows are of one order, which the key of the events has already. events are those of the resources to derive,
+   under that name; half is a condition: the two halves are derived in two sessions at the same time. #}
+{% macro timelines(events, half) -%}
 with events as (
     select events.*
-    from {{ ref('stg_events') }} as events
-    {{ changed }}
+    from {{ events }}
     where
         events.effect in ('create', 'update', 'delete')
         and {{ is_not_void('events') }}

@@ -136,6 +136,7 @@ def _second_month(reporting: Connection, metering: Connection, count: int) -> fl
     copy_reporting(reporting, _of_april(count))
     with runs.metering_lock(metering):
         begun = runs.start(reporting, metering, APRIL, lambda: IN_MAY)
+        dbt(metering, "run", begun, "stg_runs stg_lifecycles stg_resource_types stg_events")
         start = time.perf_counter()
         derive_timelines(metering, begun)
         dbt(metering, "run", begun, "int_lifetimes")

@@ -76,7 +76,7 @@ def duckdb_seconds(metering: Connection) -> float:
         parquet = Path(folder) / "events.parquet"
         duck.execute("set timezone = 'UTC'; set enable_progress_bar = false")
         _export(metering, duck, parquet)
-        query = _translated(compiled_expression(metering, "{{ timelines('', 'true') }}"))
+        query = _translated(compiled_expression(metering, "{{ timelines(ref('stg_events') ~ ' as events', 'true') }}"))
         start = time.perf_counter()
         _stage(duck, parquet)
         duck.execute(f"create table timelines as {query}")

@@ -3,4 +3,4 @@
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no', 'from_ts']}]
 ) }}
 -- The timelines of one half of the resources (macros/timelines.sql): those of changed ones are derived again.
-{{ timelines(of_changed_resources('events'), in_half(1, 'events')) }}
+{{ timelines(of_changed_resources(ref('stg_events'), 'events', in_half(1, 'changed')), in_half(1, 'events')) }}

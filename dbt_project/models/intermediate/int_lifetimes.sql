@@ -5,8 +5,7 @@
 -- The lives of each resource, those of zero length included. closed_at is null while a life is open.
 with intervals as (
     select intervals.*
-    from {{ ref('int_resource_intervals') }} as intervals
-    {{ of_changed_resources('intervals') }}
+    from {{ of_changed_resources(ref('int_resource_intervals'), 'intervals') }}
 )
 
 select

@@ -12,28 +12,29 @@ with recursive run as (
     select * from {{ ref('stg_runs') }}
 ),
 
-effects as (
-    select lifecycles.platform, lifecycles.resource_type, lifecycles.event_type, lifecycles.effect
-    from {{ source('raw', 'lifecycles') }} as lifecycles
-    inner join (
-        select types.platform, types.resource_type, max(types.version) as version
-        from {{ source('raw', 'resource_types') }} as types
-        inner join run on types.version <= run.registry_version
-        group by types.platform, types.resource_type
-    ) as current_types using (platform, resource_type, version)
-    where lifecycles.effect <> 'ignore'
+-- What each event type does, by the newest version. Put as it is, so that the planner does not take it for one row.
+effects as materialized (
+    select platform, resource_type, event_type, effect
+    from (
+        select
+            lifecycles.*,
+            rank() over (
+                partition by lifecycles.platform, lifecycles.resource_type order by lifecycles.version desc
+            ) as age
+        from {{ source('raw', 'lifecycles') }} as lifecycles
+        inner join run on lifecycles.version <= run.registry_version
+    ) as versions
+    where age < 2 and effect <> 'ignore'
 ),
 
--- Joined from the left: else the planner takes the few effects for one, and loops over all events.
 history as not materialized (
     select
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
         coalesce(effects.effect, 'ignore') as effect, events.source = 'reconciliation' as synthetic
     from (
         select events.*
-        from {{ source('raw', 'events') }} as events
+        from {{ of_changed_resources(source('raw', 'events'), 'events') }}
         inner join run on events.load_id <= run.load_id
-        {{ of_changed_resources('events') }}
     ) as events
     left join effects using (platform, resource_type, event_type)
 ),

@@ -5,8 +5,7 @@
 -- Synthetic events that the collector's own events void (rule 9): they count as absent everywhere.
 with events as not materialized (
     select events.*
-    from {{ ref('stg_events') }} as events
-    {{ of_changed_resources('events') }}
+    from {{ of_changed_resources(ref('stg_events'), 'events') }}
     where events.effect_rank is not null
 ),
 

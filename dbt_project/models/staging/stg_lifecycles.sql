@@ -1,4 +1,6 @@
--- What each event type does, as of the registry version of the run.
+{{ config(materialized='table', unlogged=true, post_hook='{{ refresh_statistics() }}') }}
+-- What each event type does, as of the registry version of the run. A table: joined with every event, its size matters
+-- to the planner.
 with lifecycles as (
     select * from {{ source('raw', 'lifecycles') }}
 ),
