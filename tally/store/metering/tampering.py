@@ -6,6 +6,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tally.store.database import Connection
+from tally.store.metering import effective
+from tally.store.metering.runs import members
 
 
 class StrangeBill(NamedTuple):
@@ -14,6 +16,15 @@ class StrangeBill(NamedTuple):
     run_id: UUID
     cloud: str
     project_id: str
+
+
+class HashedBill(NamedTuple):
+    """A bill that counts, with the hash of what its text is now."""
+
+    cloud: str
+    project_id: str
+    total: Decimal
+    document_hash: str
 
 
 # What the ledger rates by: (price, modifier or unpriced; platform; resource_type; metric, or kind of the modifier;
@@ -30,6 +41,15 @@ def strange_bills(connection: Connection, run_ids: Sequence[UUID]) -> list[Stran
         [list(run_ids)],
     ).fetchall()
     return [StrangeBill(*row) for row in rows]
+
+
+def hashed_bills(connection: Connection, run_id: UUID) -> list[HashedBill]:
+    """The bills that count as of a run."""
+    query = f"""
+        select cloud, project_id, total, encode(sha256(convert_to(document, 'UTF8')), 'hex')
+        from {effective.BILLS} as bills"""
+    rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
+    return [HashedBill(*row) for row in rows]
 
 
 def price_rows(connection: Connection, version: str) -> set[PriceRow]:
