@@ -41,10 +41,15 @@ GATES = {
         "amount_is_rounded_exact_amount",
         "amount_keeps_terms",
         "every_priced_quantity_is_rated",
+        "every_part_is_rated",
     ),
     "bills": ("bills_equal_line_items",),
 }
-_ALSO_READ = {"projection_matches_timelines": ["current_resources"], "coverage": ["int_proved_lives"]}
+_ALSO_READ = {
+    "projection_matches_timelines": ["current_resources"],
+    "coverage": ["int_proved_lives"],
+    "every_part_is_rated": ["int_usage_increments"],
+}
 _SHOWN = 20
 
 

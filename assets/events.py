@@ -13,7 +13,7 @@ from resources.installation import Installation
 from tally.domain.instants import format_instant
 from tally.domain.run import Run
 from tally.services import runs
-from tally.services.pricing import version_for
+from tally.services.pricing import prices_for
 from tally.store.metering.counters import summary_of_run
 from tally.store.metering.load import count_loaded
 
@@ -99,17 +99,18 @@ def _tags(run: Run) -> dict[str, str]:
     kinds={"yaml"},
     pool=METERING_POOL,
     description="ledger.prices: the price version that holds for the month. A version is a file in pricing/models, "
-    "never edited once it is loaded.",
+    "never edited once it is loaded. Several, where prices change inside the month.",
 )
 def prices(context: AssetExecutionContext, metering: Metering, installation: Installation) -> MaterializeResult[None]:
     """Name the price version of the month."""
     with retried(context):
-        version = version_for(metering.connection, installation.period(context.partition_key))
+        parts = prices_for(metering.connection, installation.period(context.partition_key))
+    versions = [part.version for part in parts]
     return MaterializeResult(
         metadata={
-            "pricing_version": version.version,
-            "pricing_hash": version.content_hash,
-            "currency": version.currency,
-            "dagster/row_count": len(version.prices),
+            "pricing_version": ", ".join(version.version for version in versions),
+            "pricing_hash": ", ".join(version.content_hash for version in versions),
+            "currency": versions[0].currency,
+            "dagster/row_count": sum(len(version.prices) for version in versions),
         }
     )

@@ -52,8 +52,8 @@ def rated_records(
         metadata={
             "run_id": str(run.id),
             "dagster/row_count": count,
-            "pricing_version": str(run.pricing_version),
-            "pricing_hash": str(run.pricing_hash),
+            "pricing_version": ", ".join(run.price_versions),
+            "pricing_hash": ", ".join(run.price_versions.values()),
         }
     )
 
@@ -106,7 +106,7 @@ def completed_run(
             "run_id": str(completed.id),
             "load_id": completed.load_id,
             "registry_version": completed.registry_version,
-            "pricing_version": str(completed.pricing_version),
+            "pricing_version": ", ".join(completed.price_versions),
             "inputs_hash": str(completed.inputs_hash),
             "outputs_hash": str(completed.outputs_hash),
             "preliminary": completed.preliminary,

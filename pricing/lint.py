@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pricing.model import EVERYTHING, Formula, PriceVersion, check_collisions
+from pricing.model import EVERYTHING, Formula, PriceVersion
 from pricing.price_file import parse_price_version
+from pricing.validity import check_versions
 from pricing.yaml_nodes import Fault, Faults, FaultyDocument, Members, Reader, compose
 from tally.domain.errors import Refused
 from tally.domain.resource_type import RESERVED_METRICS, ResourceType
@@ -140,7 +141,7 @@ def _faults_beside(file: _File, version: PriceVersion, loaded: Sequence[PriceVer
             text = f"version {version.version} is loaded with other content, and never changes; choose another name"
             yield _fault(file.root["version"], text)
     try:
-        check_collisions([*others, version])
+        check_versions([*others, version])
     except Refused as error:
         yield _fault(file.root["valid_from"], "; ".join(error.reasons))
 

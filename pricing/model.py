@@ -1,26 +1,32 @@
 """A price version: what is priced, how, and for which months (rules 24 to 27).
 
-How a version is written in YAML is price_file.py's business; where versions are kept, tally.services.pricing's.
+How a version is written in YAML is price_file.py's business; which of several holds when, validity.py's; where versions
+are kept, tally.services.pricing's.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Literal
 
 from pricing.terms import Group, Terms
-from tally.domain.errors import Refused
 from tally.domain.event import canonical_json
 
 ModifierKind = Literal["state", "type"]
 
 # In `unpriced`: the whole resource type.
 EVERYTHING = "*"
+
+
+class MidPeriod(StrEnum):
+    """What a version does whose first day is not the first of a month."""
+
+    PERIOD_START = "period_start"   # a month is rated by the prices of its first day
+    SPLIT = "split"                 # each part of a month is rated by the prices of its days
 
 
 class Formula(StrEnum):
@@ -74,12 +80,13 @@ class PriceVersion:
     """One version of the price list. It is never edited: what changes gets a version of its own."""
 
     version: str
-    valid_from: date          # the first day of the first month it holds for
-    valid_to: date | None     # the first day of the first month it no longer does; None: until the next version
+    valid_from: date          # the first day it holds for; the first of a month, but where it splits months
+    valid_to: date | None     # the first day it no longer does, likewise; None: until the next version
     currency: str
     prices: tuple[Price, ...]   # within a resource type in the order of the file, which is the order on bills
     modifiers: tuple[Modifier, ...] = ()
     unpriced: tuple[Unpriced, ...] = ()
+    mid_period: MidPeriod = MidPeriod.PERIOD_START
 
     def prices_of(self, platform: str, resource_type: str) -> tuple[Price, ...]:
         """List the prices of a resource type in their order on bills."""
@@ -114,9 +121,11 @@ class PriceVersion:
 
         The order of the dimensions of a resource type is content: bills show it. No other order is.
         """
-        result: dict[str, Any] = {"version": self.version, "valid_from": f"{self.valid_from:%Y-%m}"}
+        result: dict[str, Any] = {"version": self.version, "valid_from": day_text(self.valid_from)}
         if self.valid_to is not None:
-            result["valid_to"] = f"{self.valid_to:%Y-%m}"
+            result["valid_to"] = day_text(self.valid_to)
+        if self.mid_period is MidPeriod.SPLIT:
+            result["mid_period"] = str(self.mid_period)
         pricing: dict[str, dict[str, Any]] = {}
         for price in self.prices:
             resource = pricing.setdefault(price.platform, {}).setdefault(price.resource_type, {"dimensions": []})
@@ -136,10 +145,11 @@ class PriceVersion:
 
     @property
     def span(self) -> str:
-        """The months it holds for, for a person."""
+        """The months it holds for, for a person; days where it splits a month."""
+        begin = day_text(self.valid_from)
         if self.valid_to is None:
-            return f"{self.version} (from {self.valid_from:%Y-%m})"
-        return f"{self.version} (from {self.valid_from:%Y-%m} up to, not including, {self.valid_to:%Y-%m})"
+            return f"{self.version} (from {begin})"
+        return f"{self.version} (from {begin} up to, not including, {day_text(self.valid_to)})"
 
     @cached_property
     def _prices_by_type(self) -> Mapping[tuple[str, str], tuple[Price, ...]]:
@@ -166,36 +176,14 @@ class PriceVersion:
         return frozenset((free.platform, free.resource_type, free.metric) for free in self.unpriced)
 
 
+def day_text(day: date) -> str:
+    """Write a day of validity as a file does: 2026-03 for the first of a month, else 2026-03-16."""
+    return f"{day:%Y-%m}" if day.day == 1 else f"{day:%Y-%m-%d}"
+
+
 def _dimension(price: Price) -> dict[str, Any]:
     result: dict[str, Any] = {"metric": price.metric, "type": str(price.formula)}
     key, terms = PRICE_KEYS[price.formula], price.terms
     if terms is None or terms.tiers is None:
         result[key] = price.price
     return result | (terms.content(key) if terms else {})
-
-
-def check_collisions(versions: Iterable[PriceVersion]) -> None:
-    """Raise Refused, naming every pair, if one month would have two versions (rule 24)."""
-    ordered = sorted(versions, key=lambda version: (version.valid_from, version.version))
-    reasons = []
-    for former, latter in pairwise(ordered):
-        if former.valid_from == latter.valid_from:
-            reasons.append(f"{former.version} and {latter.version} both begin with {latter.valid_from:%Y-%m}")
-        elif former.valid_to is not None and former.valid_to > latter.valid_from:
-            reasons.append(f"{former.span} reaches into {latter.span}")
-    if reasons:
-        raise Refused("price versions collide", [*reasons, "a month has one version: change valid_from or valid_to"])
-
-
-def version_for(versions: Iterable[PriceVersion], month: date) -> PriceVersion:
-    """Choose the version that holds for a month, given by its first day.
-
-    Raises:
-        Refused: if none does, listing what there is; never another month's prices (rule 24).
-    """
-    ordered = sorted(versions, key=lambda version: version.valid_from)
-    begun = [version for version in ordered if version.valid_from <= month]
-    if begun and (begun[-1].valid_to is None or month < begun[-1].valid_to):
-        return begun[-1]
-    loaded = ", ".join(version.span for version in ordered) or "none"
-    raise Refused(f"no price version is valid for {month:%Y-%m}", [f"loaded: {loaded}; load one for this month"])

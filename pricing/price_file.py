@@ -1,17 +1,28 @@
 """The YAML file of a price version: read, checked and turned into a PriceVersion, or refused with all its faults.
 
-A file has the keys version, valid_from, valid_to (optional), currency, pricing (platform -> resource type ->
-dimensions, state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or ["*"]).
+A file has the keys version, valid_from, valid_to and mid_period (optional), currency, pricing (platform -> resource
+type -> dimensions, state_modifiers, type_modifiers) and unpriced (platform -> resource type -> list of metrics, or
+["*"]).
 The optional keys of a dimension are terms_file.py's business; what the registry lets a file name, lint.py's.
 """
 
 import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 
 import yaml
 
-from pricing.model import EVERYTHING, PRICE_KEYS, Formula, Modifier, ModifierKind, Price, PriceVersion, Unpriced
+from pricing.model import (
+    EVERYTHING,
+    PRICE_KEYS,
+    Formula,
+    MidPeriod,
+    Modifier,
+    ModifierKind,
+    Price,
+    PriceVersion,
+    Unpriced,
+)
 from pricing.money import check_currency
 from pricing.terms_file import TERM_KEYS, TermsReader
 from pricing.yaml_nodes import Faults, Members, Reader, compose
@@ -19,7 +30,7 @@ from tally.domain.errors import InvalidInput
 from tally.domain.period import YEARS
 from tally.domain.resource_type import RESERVED_METRICS
 
-_MONTH = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2]))(-01([T ]00:00:00(Z|\+00:00))?)?", re.ASCII)
+_DAY = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2]))(?:-(\d\d)([T ]00:00:00(Z|\+00:00))?)?", re.ASCII)
 _MODIFIER_TABLES: dict[str, ModifierKind] = {"state_modifiers": "state", "type_modifiers": "type"}
 _DIMENSION_KEYS = ("metric", "type")
 
@@ -46,11 +57,15 @@ class _PriceFile:
     def read(self, root: yaml.Node) -> PriceVersion | None:
         reader = self._reader
         keys = reader.fields(
-            root, "the version", ("version", "valid_from", "currency", "pricing"), ("valid_to", "unpriced")
+            root,
+            "the version",
+            ("version", "valid_from", "currency", "pricing"),
+            ("valid_to", "mid_period", "unpriced"),
         )
         version = reader.text(keys["version"], "version") if "version" in keys else None
-        valid_from = self._month(keys, "valid_from")
-        valid_to = self._month(keys, "valid_to")
+        mid_period = self._mid_period(keys)
+        valid_from = self._day(keys, "valid_from", mid_period)
+        valid_to = self._day(keys, "valid_to", mid_period)
         if valid_from and valid_to and valid_to <= valid_from:
             reader.faults.add(keys["valid_to"], "valid_to is not after valid_from")
         currency = reader.parsed(keys["currency"], "currency", check_currency) if "currency" in keys else None
@@ -68,20 +83,36 @@ class _PriceFile:
             tuple(sorted(prices, key=lambda price: (price.platform, price.resource_type))),
             tuple(sorted(modifiers, key=lambda m: (m.platform, m.resource_type, m.kind, m.value))),
             tuple(sorted(unpriced, key=lambda free: (free.platform, free.resource_type, free.metric))),
+            mid_period or MidPeriod.PERIOD_START,
         )
 
-    def _month(self, keys: Members, key: str) -> date | None:
-        """Read the first day of a month: 2026-03, 2026-03-01 or 2026-03-01T00:00:00Z."""
+    def _mid_period(self, keys: Members) -> MidPeriod | None:
+        if "mid_period" not in keys:
+            return None
+        text = self._reader.text(keys["mid_period"], "mid_period")
+        if text is None or text in list(MidPeriod):
+            return MidPeriod(text) if text else None
+        self._reader.faults.add(keys["mid_period"], f"mid_period is {text[:40]!r}; known are {', '.join(MidPeriod)}")
+        return None
+
+    def _day(self, keys: Members, key: str, mid_period: MidPeriod | None) -> date | None:
+        """Read the first day of a month: 2026-03, 2026-03-01 or 2026-03-01T00:00:00Z; another day with mid_period.
+
+        A month is rated by the prices of its first day, unless it is split: a day within it is the first of the next.
+        """
         if key not in keys:
             return None
         text = self._reader.text(keys[key], key)
         if text is None:
             return None
-        match = _MONTH.fullmatch(text)
-        if match is None or int(match[1][:4]) not in YEARS:
-            self._reader.faults.add(keys[key], f"{key} is {text[:40]!r}; write the first of a month: 2026-03-01")
+        day = _parsed_day(text)
+        if day is None or (day.day > 1 and "mid_period" not in keys):
+            hint = "" if day is None else ", or say with mid_period what becomes of that month"
+            self._reader.faults.add(keys[key], f"{key} is {text[:40]!r}; write the first of a month: 2026-03-01{hint}")
             return None
-        return date.fromisoformat(match[1] + "-01")
+        if day.day > 1 and mid_period is MidPeriod.PERIOD_START:
+            return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+        return day
 
     def _pricing(self, keys: Members) -> tuple[tuple[Price, ...], tuple[Modifier, ...]]:
         prices: list[Price] = []
@@ -182,3 +213,13 @@ class _PriceFile:
                 self._reader.faults.add(keys["unpriced"], f"{where} is priced, so it cannot be unpriced as a whole")
             if (free.platform, free.resource_type, free.metric) in priced:
                 self._reader.faults.add(keys["unpriced"], f"{where}.{free.metric} is both priced and unpriced")
+
+
+def _parsed_day(text: str) -> date | None:
+    match = _DAY.fullmatch(text)
+    if match is None or int(match[1][:4]) not in YEARS:
+        return None
+    try:
+        return date.fromisoformat(f"{match[1]}-{match[2] or '01'}")
+    except ValueError:
+        return None

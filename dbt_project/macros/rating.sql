@@ -4,39 +4,62 @@
    over tables of its own: tally/store/metering/rating_sql.py renders it outside dbt. `run` has one row, with the
    pricing_version to rate by; the others have the columns of int_usage_records and of the tables ledger.pricing_versions,
    ledger.prices, ledger.price_modifiers and ledger.price_tiers. What terms of a price do is settled in pricing/terms.py
-   and pricing/month.py; here they cost nothing where no price has any. #}
-{% macro rating(run, usage_records, versions, prices, modifiers, tiers) -%}
-with modifiers as (
+   and pricing/month.py; here they cost nothing where no price has any.
+
+   Where prices change inside the month, `parts` has a row for each version (pricing_version, from_ts, to_ts): each usage
+   record is rated as if it were cut there, and the part of it is told as from_ts and to_ts. `increments`, with the columns
+   of int_usage_increments, says which part the gains of counters belong to; without it, no counter may be cut. #}
+{% macro rating(run, usage_records, versions, prices, modifiers, tiers, parts=none, increments=none) -%}
+with {% if parts -%}
+pieces as materialized (
+    {{ pieces(usage_records, parts, increments) | indent }}
+),
+
+{% endif -%}
+versions as (
+    select versions.version, versions.currency
+    from {{ versions }} as versions
+    where
+        versions.version in (select used.pricing_version from {{ parts or run }} as used)
+),
+
+modifiers as (
     select
-        modifiers.platform, modifiers.resource_type,
+        modifiers.version, modifiers.platform, modifiers.resource_type,
         jsonb_object_agg(modifiers.value, modifiers.modifier) filter (where modifiers.kind = 'state') as of_states,
         jsonb_object_agg(modifiers.value, modifiers.modifier) filter (where modifiers.kind = 'type') as of_types
     from {{ modifiers }} as modifiers
-    inner join {{ run }} as run on modifiers.version = run.pricing_version
-    group by modifiers.platform, modifiers.resource_type
+    inner join versions on versions.version = modifiers.version
+    group by modifiers.version, modifiers.platform, modifiers.resource_type
 ),
 
--- A counter has no modifiers: nothing is found in none.
+-- A counter has no modifiers: nothing is found in none. Where one version counts, the others count for it.
 prices as materialized (
     select
         prices.*, versions.currency,
         case when prices.formula = 'time_gauge' then modifiers.of_states end as of_states,
         case when prices.formula = 'time_gauge' then modifiers.of_types end as of_types,
-        coalesce(prices.tier_mode, prices.minimum_us::text, prices.increment_us::text, prices.monthly_cap::text)
-        is not null as has_terms,
+        bool_or(
+            coalesce(prices.tier_mode, prices.minimum_us::text, prices.increment_us::text, prices.monthly_cap::text)
+            is not null
+        ) over metric as has_terms,
+        max(prices.tier_group) over metric as counted_per,
         -- Units are unit microseconds of a time gauge, units of a counter; both come to an amount x 3.6e9.
         case when prices.formula = 'time_gauge' then 3600000000 else 1 end as units_of_a_bound,
         case when prices.formula = 'time_gauge' then 1 else 3600000000 end as scale
     from {{ prices }} as prices
-    inner join {{ run }} as run on prices.version = run.pricing_version
-    inner join {{ versions }} as versions on versions.version = prices.version
-    left join modifiers on modifiers.platform = prices.platform and modifiers.resource_type = prices.resource_type
+    inner join versions on versions.version = prices.version
+    left join modifiers
+        on
+            modifiers.version = prices.version and modifiers.platform = prices.platform
+            and modifiers.resource_type = prices.resource_type
+    window metric as (partition by prices.platform, prices.resource_type, prices.metric)
 ),
 
 tiers as (
     select tiers.*
     from {{ tiers }} as tiers
-    inner join {{ run }} as run on tiers.version = run.pricing_version
+    inner join versions on versions.version = tiers.version
 ),
 
 -- A counter that a record lacks is zero and yields no line; a gauge that it lacks is a finding (rules 26 and 27).
@@ -45,15 +68,22 @@ priced as not materialized (
         usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
         usage_records.id as usage_record_id, usage_records.run_id, usage_records.project_id, usage_records.length_us,
         usage_records.lifetime_no, usage_records.from_ts,
-        prices.has_terms, prices.tier_mode, prices.tier_group, prices.minimum_us, prices.increment_us,
+        {% if parts -%}
+        usage_records.part_from_ts, usage_records.part_to_ts,
+        {%- else -%}
+        null::timestamptz as part_from_ts, null::timestamptz as part_to_ts,
+        {%- endif %}
+        prices.has_terms, prices.tier_mode, prices.counted_per, prices.minimum_us, prices.increment_us,
         prices.monthly_cap, prices.units_of_a_bound, prices.scale,
         prices.metric as dimension, prices.formula, prices.price, prices.currency, prices.version as pricing_version,
         (usage_records.usage ->> prices.metric)::numeric as quantity,
         coalesce((prices.of_states ->> usage_records.state)::numeric, 1) as state_modifier,
         coalesce((prices.of_types ->> (usage_records.size ->> 'type'))::numeric, 1) as type_modifier
-    from {{ usage_records }} as usage_records
+    from {{ 'pieces' if parts else usage_records }} as usage_records
     inner join prices
-        on usage_records.platform = prices.platform and usage_records.resource_type = prices.resource_type
+        on
+            usage_records.platform = prices.platform and usage_records.resource_type = prices.resource_type
+            {{- ' and usage_records.pricing_version = prices.version' if parts }}
     where jsonb_typeof(usage_records.usage -> prices.metric) = 'number'
 ),
 
@@ -110,8 +140,8 @@ counted as (
         ), 0) as units_before
     from measured
     window grouped as (
-        partition by cloud, resource_type, dimension, tier_group,
-        case when tier_group = 'project' then project_id else resource_id end
+        partition by cloud, resource_type, dimension,
+        case when counted_per = 'project' then project_id else resource_id end
     )
 ),
 
@@ -144,8 +174,8 @@ tiered as (
             ) as listed_price
         from tiers
         where
-            tiers.platform = counted.platform and tiers.resource_type = counted.resource_type
-            and tiers.metric = counted.dimension
+            tiers.version = counted.pricing_version and tiers.platform = counted.platform
+            and tiers.resource_type = counted.resource_type and tiers.metric = counted.dimension
     ) as steps on counted.tier_mode is not null
 ),
 
@@ -167,24 +197,25 @@ with_terms as (
             least(spent_before + uncapped, monthly_cap * 3600000000) - least(spent_before, monthly_cap * 3600000000),
             uncapped
         ) as numerator,
-        jsonb_strip_nulls(jsonb_build_object(
+        nullif(jsonb_strip_nulls(jsonb_build_object(
             'microseconds', case when minimum_us is not null or increment_us is not null then charged_us end,
             'before', case when tier_mode is not null then trim_scale(units_before) end,
             'total', case when tier_mode is not null then trim_scale(total_units) end,
             'charged', case when monthly_cap is not null then trim_scale(spent_before) end
-        )) as basis
+        )), '{}') as basis
     from spent
 ),
 
 multiplied as (
     select
         cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity, price,
-        state_modifier, type_modifier, numerator, currency, pricing_version, null::jsonb as basis
+        state_modifier, type_modifier, numerator, currency, pricing_version, null::jsonb as basis, part_from_ts,
+        part_to_ts
     from by_themselves
     union all
     select
         cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity,
-        tier_price, state_modifier, type_modifier, numerator, currency, pricing_version, basis
+        tier_price, state_modifier, type_modifier, numerator, currency, pricing_version, basis, part_from_ts, part_to_ts
     from with_terms
 ),
 
@@ -196,10 +227,90 @@ divided as (
 
 select
     cloud, platform, resource_type, resource_id,
+    {% if parts -%}
+    md5(usage_record_id::text || dimension || coalesce(extract(epoch from part_from_ts)::text, ''))::uuid as id,
+    {%- else -%}
     md5(usage_record_id::text || dimension)::uuid as id,
+    {%- endif %}
     run_id, usage_record_id, project_id, dimension, quantity, price, state_modifier, type_modifier,
     quotient::numeric(38, 12) as amount_exact,
     quotient::numeric(18, 2) as amount,
-    currency, pricing_version, basis
+    currency, pricing_version, basis, part_from_ts as from_ts, part_to_ts as to_ts
 from divided
+{%- endmacro %}
+
+{# Usage records cut where prices change, each piece with the version that prices it. What a counter gained is in the
+   piece at the instant of which it was gained; at the end of a life, in its last one. #}
+{% macro pieces(usage_records, parts, increments) -%}
+with cut as (
+    select
+        usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
+        usage_records.id, usage_records.run_id, usage_records.project_id, usage_records.lifetime_no,
+        usage_records.state, usage_records.size, usage_records.counters, usage_records.usage,
+        parts.pricing_version,
+        greatest(usage_records.from_ts, parts.from_ts) as from_ts,
+        least(usage_records.to_ts, parts.to_ts) as to_ts,
+        usage_records.from_ts < parts.from_ts or parts.to_ts < usage_records.to_ts as is_cut
+    from {{ usage_records }} as usage_records
+    inner join {{ parts }} as parts
+        on parts.from_ts < usage_records.to_ts and usage_records.from_ts < parts.to_ts
+),
+
+{% if increments -%}
+gained as (
+    select
+        {{ resource('cut') }}, cut.id, cut.from_ts, increments.metric, sum(increments.quantity) as quantity
+    from cut
+    inner join {{ increments }} as increments
+        on
+            {{ same_resource('increments', 'cut') }}
+            and increments.lifetime_no = cut.lifetime_no
+            and increments.timestamp >= cut.from_ts
+            and (
+                increments.timestamp < cut.to_ts
+                or (increments.timestamp = cut.to_ts and increments.closed_at = cut.to_ts)
+            )
+    where cut.is_cut
+    group by {{ resource('cut') }}, cut.id, cut.from_ts, increments.metric
+),
+
+{% else -%}
+gained as (
+    select cloud, resource_type, resource_id, id, from_ts, null::text as metric, null::numeric as quantity
+    from cut
+    where false
+),
+
+{% endif -%}
+counters as (
+    select
+        cloud, resource_type, resource_id, id, from_ts, jsonb_object_agg(metric, trim_scale(quantity)) as counters
+    from gained
+    group by cloud, resource_type, resource_id, id, from_ts
+)
+
+select
+    {{ resource('cut') }}, cut.platform, cut.id, cut.run_id, cut.project_id, cut.lifetime_no, cut.state, cut.size,
+    cut.pricing_version, cut.from_ts,
+    {{ microseconds('cut.from_ts', 'cut.to_ts') }} as length_us,
+    case when cut.is_cut then cut.from_ts end as part_from_ts,
+    case when cut.is_cut then cut.to_ts end as part_to_ts,
+    case
+        when cut.is_cut
+            then cut.usage - array(select jsonb_object_keys(cut.counters)) || coalesce(counters.counters, '{}')
+        else cut.usage
+    end as usage
+from cut
+left join counters using (cloud, resource_type, resource_id, id, from_ts)
+{%- endmacro %}
+
+{# Whether prices change inside the month of the run that is being made, as its row says. Asked when SQL is compiled, so
+   that what rates a month without a change is what it always was. The table goes by its name: a source would be another one
+   in dbt's unit tests. #}
+{% macro prices_change() -%}
+    {%- if execute -%}
+        {%- set asked = "select 1 from ledger.runs where id = '" ~ var('run_id') ~ "' and price_changes <> '[]'" -%}
+        {{- return(run_query(asked).rows | length > 0) -}}
+    {%- endif -%}
+    {{- return(false) -}}
 {%- endmacro %}

@@ -27,6 +27,9 @@ def lines(found: Explanation) -> Iterator[str]:
             yield f"{'' if no else 'formula':<11}{line}"
         if not found.holds:
             yield f"           which is not what the ledger holds: {record.amount:f}; see tally verify"
+    if record.from_ts and record.to_ts:
+        part = f"{format_instant(record.from_ts)} to {format_instant(record.to_ts)}"
+        yield f"pays for   {part}: prices change within the usage"
     yield f"prices     version {record.pricing_version}, content hash {record.pricing_hash}"
     span = f"{format_instant(usage.from_ts)} to {format_instant(usage.to_ts)}"
     yield f"usage      {span}, {usage.state}, record {usage.id}"

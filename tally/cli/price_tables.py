@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pricing.comparison import PriceChange, Value, entries
 from pricing.lint import Lint
-from pricing.model import PriceVersion
+from pricing.model import PriceVersion, day_text
 from tally.cli.grid import RowFormat, add, instant, show, show_rows, signed, table
 from tally.store.metering.price_use import VersionUse
 
@@ -36,7 +36,7 @@ def versions(console: Console, rows: Sequence[VersionUse], form: RowFormat) -> N
         return
     made = table("Version", "From", "To", "Currency", ">Runs", "Months", "Finalized", "Loaded", "Hash")
     for row in rows:
-        months = f"{row.valid_from:%Y-%m}", f"{row.valid_to:%Y-%m}" if row.valid_to else ""
+        months = day_text(row.valid_from), day_text(row.valid_to) if row.valid_to else ""
         use = str(row.runs), _months(row.months), _months(row.finalized)
         add(made, row.version, *months, row.currency, *use, instant(row.loaded_at), row.content_hash)
     show(console, made)
@@ -66,7 +66,7 @@ def changes(console: Console, rows: Sequence[PriceChange], form: RowFormat) -> N
 
 
 def _version_row(row: VersionUse) -> tuple[object, ...]:
-    begin, end = f"{row.valid_from:%Y-%m}", f"{row.valid_to:%Y-%m}" if row.valid_to else None
+    begin, end = day_text(row.valid_from), day_text(row.valid_to) if row.valid_to else None
     return (
         row.version, begin, end, row.currency, row.runs, row.months, row.finalized, row.loaded_at, row.content_hash,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from pricing.money import hours
 from tally.cli.grid import Row, RowFormat, add, json_text, show, show_rows, table
+from tally.domain.instants import microseconds
 from tally.services.quote_document import write_quote
 from tally.services.quotes import Quote
 
@@ -43,14 +44,15 @@ def _table(console: Console, made: Quote) -> None:
 
 
 def _total(console: Console, made: Quote) -> None:
-    adjusted, currency = made.adjusted, made.version.currency
+    adjusted, currency = made.adjusted, made.currency
     if adjusted.lines:
         console.print(f"base {adjusted.base:f} {currency}", markup=False)
     for line in adjusted.lines:
         term, agreed = line.term, line.term.adjustment
         what = f"{agreed.type} {agreed.rate * 100:f} % of {agreed.scope}, {line.base:f}: {line.amount:+f} {currency}"
         console.print(f"{what} ({term.relation_type} {term.target_name})", markup=False, soft_wrap=True)
-    prices = f"{made.period}, price version {made.version.version}"
+    versions = ", ".join(part.version.version for part in made.prices)
+    prices = f"{made.period}, price version{'s' if len(made.prices) > 1 else ''} {versions}"
     billed = f", on the bill of {made.project.billed.address}" if made.project else ""
     console.print(f"total {adjusted.net:f} {currency} ({prices}{billed})", markup=False, soft_wrap=True)
 
@@ -64,7 +66,7 @@ def _rows(made: Quote) -> Iterator[Row]:
                 "platform": described.platform,
                 "resource_type": described.resource_type,
                 "state": usage.state,
-                "hours": hours(usage.length_us),
+                "hours": hours(microseconds((rate.to_ts or usage.to_ts) - (rate.from_ts or usage.from_ts))),
                 "dimension": rate.dimension,
                 "quantity": rate.quantity,
                 "price": rate.price,

@@ -95,7 +95,7 @@ def periods(console: Console, rows: Sequence[PeriodRow]) -> None:
     for row in rows:
         preliminary = "month to date" if row.run.preliminary else "no"
         completed = _instant(row.run.completed_at)
-        _add(table, row.period, row.status, str(row.run.id), completed, preliminary, row.run.pricing_version or "")
+        _add(table, row.period, row.status, str(row.run.id), completed, preliminary, ", ".join(row.run.price_versions))
     _print(console, table)
 
 
@@ -104,7 +104,7 @@ def runs(console: Console, rows: Sequence[Run], waivers: Mapping[str, Sequence[W
     table = _table("Period", "Kind", "Status", "Run", "Started", "Completed", ">Load", "Prices", "Waived", "Failure")
     for run in rows:
         instants = _instant(run.started_at), _instant(run.completed_at)
-        read = str(run.load_id), run.pricing_version or ""
+        read = str(run.load_id), ", ".join(run.price_versions)
         waived = ", ".join(f"{waiver.kind} by {waiver.actor}" for waiver in waivers.get(str(run.id), ()))
         _add(table, run.period, run.kind, run.status, str(run.id), *instants, *read, waived, run.failure or "")
     _print(console, table)

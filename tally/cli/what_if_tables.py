@@ -26,7 +26,7 @@ def what_if(console: Console, made: WhatIf, form: RowFormat) -> None:
 def _table(console: Console, made: WhatIf) -> None:
     currency, total = made.draft.currency, made.total
     month = f"{made.run.period}{', month to date' if made.run.preliminary else ''}"
-    console.print(f"{month}: {made.run.pricing_version} -> {made.draft.version}, in {currency}", markup=False)
+    console.print(f"{month}: {', '.join(made.run.price_versions)} -> {made.draft.version}, in {currency}", markup=False)
     rows = table("Cloud", "Project", ">Before", ">After", ">Difference", ">Percent", ">Drift before", ">Drift after")
     for project in _ends(made.projects):
         add(rows, project.cloud, project.project_id, *_cells(project))

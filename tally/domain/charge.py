@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class Charge(NamedTuple):
-    """A rated record with its usage record and the project that is billed for it.
+    """A rated record with its usage record and the project that is billed for it, for the time that it pays for.
 
     ``graduated`` says that the price has tiers of which each prices what is within it: several may price one record.
     ``charged_us`` is the time that is paid for where the price has a least time or steps, else None. ``sign`` is -1

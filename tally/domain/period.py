@@ -50,6 +50,10 @@ class BillingPeriod:
         """The month by its first day: what the validity of price versions is compared with (rule 24)."""
         return date(self.year, self.month, 1)
 
+    def instant_of(self, day: date) -> datetime:
+        """The first instant of a day in the zone of the period, in UTC."""
+        return _midnight(day, self.zone)
+
     @property
     def next(self) -> "BillingPeriod":
         """The period that follows."""

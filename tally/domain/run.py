@@ -3,13 +3,21 @@
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypedDict
 from uuid import UUID
 
 RunStatus = Literal["running", "completed", "finalized", "superseded", "failed"]
 RunKind = Literal["regular", "correction"]
 RunScope = Literal["all", "changed"]  # all resources, or those with events that the finalized records do not know
 PeriodStatus = Literal["open", "grace", "closable", "finalized", "corrected"]
+
+
+class PriceChange(TypedDict):
+    """A price version that holds from an instant within the period on."""
+
+    version: str
+    hash: str
+    since: str  # such as 2026-03-16T00:00:00Z
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Run:
     registry_version: int
     pricing_version: str | None
     pricing_hash: str | None
+    price_changes: list[PriceChange]  # what it rates by later in the period, in the order of time
     code_version: str
     counter_fetch_id: int | None  # the sampled counters that it reads
     counters_hash: str | None
@@ -42,6 +51,12 @@ class Run:
     started_at: datetime
     completed_at: datetime | None
     finalized_at: datetime | None
+
+    @property
+    def price_versions(self) -> dict[str, str]:
+        """The versions that it rates by, in the order of time, with their hashes."""
+        first = {self.pricing_version: self.pricing_hash or ""} if self.pricing_version else {}
+        return first | {change["version"]: change["hash"] for change in self.price_changes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,22 @@ def minutes(length_us: int) -> Decimal:
     return Decimal((length_us + 30) // 60).scaleb(-6)
 
 
-def usage_of(whole: Lifecycle, start: datetime, end: datetime, sampled: Sequence[Gain] = ()) -> list[Usage]:
-    """Return the usage of the period [start, end), in order. ``sampled`` is what sampled counters gained about then."""
+def usage_of(
+    whole: Lifecycle,
+    start: datetime,
+    end: datetime,
+    sampled: Sequence[Gain] = (),
+    cuts: Sequence[datetime] = (),
+) -> list[Usage]:
+    """Return the usage of the period [start, end), in order.
+
+    Args:
+        whole: the history of a resource.
+        start: of the period.
+        end: of the period, exclusive.
+        sampled: what sampled counters gained about then.
+        cuts: instants within the period, in order, at which every record ends and another one begins.
+    """
     gains = gains_from_samples(whole, start, sampled)
     for life in whole.lifetimes:
         gains.setdefault(life.no, []).extend(_from_events(life))
@@ -65,7 +79,8 @@ def usage_of(whole: Lifecycle, start: datetime, end: datetime, sampled: Sequence
         record
         for life in whole.lifetimes
         for interval in life.intervals
-        for record in _clipped(life, interval, start, end, gains)
+        for span in pairwise([start, *cuts, end])
+        for record in _clipped(life, interval, *span, gains)
     ]
 
 

@@ -52,15 +52,17 @@ def accounts_of(attributions: Iterable[AttributionRow], usage_records: Mapping[P
 
 
 def items_of_accounts(
-    read: Read, run: Run, version: PriceVersion, accounts: Sequence[Account]
+    read: Read, run: Run, versions: Sequence[PriceVersion], accounts: Sequence[Account]
 ) -> Iterator[tuple[Account, ItemsOf]]:
     """Read the line items of each account, by project; one without any is not in it.
+
+    ``versions`` are those that price the month, at least one, all in one currency.
 
     Raises:
         Refused: if there are costs that no bill can show, naming them.
     """
     batches = list(_batches(accounts))
-    for batch, items in zip(batches, read([partial(_items, run, version, batch) for batch in batches]), strict=True):
+    for batch, items in zip(batches, read([partial(_items, run, versions, batch) for batch in batches]), strict=True):
         for account in batch:
             yield account, items
 
@@ -78,8 +80,9 @@ def _batches(accounts: Sequence[Account]) -> Iterator[list[Account]]:
         yield batch
 
 
-def _items(run: Run, version: PriceVersion, batch: Sequence[Account], connection: Connection) -> ItemsOf:
-    asked = [project for account in batch for project in account.projects], _priced(version), version.currency
+def _items(run: Run, versions: Sequence[PriceVersion], batch: Sequence[Account], connection: Connection) -> ItemsOf:
+    projects = [project for account in batch for project in account.projects]
+    asked = projects, [metric for version in versions for metric in _priced(version)], versions[0].currency
     found: defaultdict[ProjectKey, list[LineItems]] = defaultdict(list)
     for row in store.select_items(connection, run.id, *asked):
         if row.strange:

@@ -21,7 +21,7 @@ from tally.domain.run import Run
 from tally.services.adjustments import Terms, rows_of, terms_of
 from tally.services.bill_corrections import corrected_bills
 from tally.services.bill_items import Account, ItemsOf, Read, accounts_of, items_of_accounts
-from tally.services.pricing import version_named
+from tally.services.pricing import price_parts
 from tally.store.database import Connection
 from tally.store.metering import bills as store
 from tally.store.metering.adjustments import reverse_adjustments
@@ -72,7 +72,7 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
             store.insert_bills(metering, run.id, part)
             count, total = count + len(part), total + sum(bill.total for bill in part)
         reverse_adjustments(metering, run.id)
-    return BillsMade(count, len(month.used), total, month.version.currency)
+    return BillsMade(count, len(month.used), total, month.currency)
 
 
 def bills(metering: Connection, period: BillingPeriod, project: str | None = None) -> list[BillRow]:
@@ -110,11 +110,16 @@ class _Month:
     """What the bills of a run are made from, but for its records."""
 
     run: Run
-    version: PriceVersion
+    versions: Sequence[PriceVersion]  # mostly one, all in one currency
     projects: Mapping[UUID, ProjectRow]
     used: Mapping[ProjectKey, int]  # how many usage records each project has that has any
     forest: Forest
     terms: Terms
+
+    @property
+    def currency(self) -> str:
+        """That of its bills."""
+        return self.versions[0].currency
 
     def accounts(self, attributions: Iterable[AttributionRow]) -> list[Account]:
         """The bills that there are."""
@@ -127,7 +132,8 @@ def _month(metering: Connection, run: Run) -> _Month:
     used = {(project.cloud, project.external_id): project.usage_records for project in found}
     forest = attribute(projects.keys(), relations)
     terms = terms_of(projects, relations, forest, used.keys())
-    return _Month(run, version_named(metering, run.pricing_version or ""), projects, used, forest, terms)
+    versions = [part.version for part in price_parts(metering, run)]
+    return _Month(run, versions, projects, used, forest, terms)
 
 
 def _projects(metering: Connection, run: Run, found: Sequence[UsedProject]) -> dict[UUID, ProjectRow]:
@@ -195,12 +201,12 @@ def _bills(read: Read, month: _Month, accounts: Sequence[Account]) -> Iterator[B
     refs = {
         (p.cloud, p.external_id): ProjectRef(p.cloud, p.external_id, p.platform) for p in month.projects.values()
     }
-    for account, items in items_of_accounts(read, month.run, month.version, accounts):
+    for account, items in items_of_accounts(read, month.run, month.versions, accounts):
         yield _bill(month, account, refs, items)
 
 
 def _bill(month: _Month, account: Account, refs: Mapping[ProjectKey, ProjectRef], items: ItemsOf) -> BillRow:
-    run, currency, billed = month.run, month.version.currency, account.billed
+    run, currency, billed = month.run, month.currency, account.billed
     related = [RelatedProject(kind, refs[key], items.get(key, ())) for key, kind in account.related.items()]
     bill = build_bill(
         run.period_from, run.period_to, refs[billed], items.get(billed, ()), related, currency, month.terms.of(billed)

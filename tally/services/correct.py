@@ -38,11 +38,9 @@ def about_correction(finalized: Sequence[Run], inputs: Mapping[str, Any], reques
     Resources without later events are as they were if all that judges them is: the registry, the code, the prices.
     """
     latest, regular = finalized[-1], finalized[0]
-    unchanged = (latest.registry_version, latest.code_version, latest.pricing_version) == (
-        inputs["registry_version"],
-        inputs["code_version"],
-        request.price_version or latest.pricing_version,
-    )
+    other_prices = request.price_version is not None and list(latest.price_versions) != [request.price_version]
+    read = latest.registry_version, latest.code_version
+    unchanged = not other_prices and read == (inputs["registry_version"], inputs["code_version"])
     return {
         "kind": "correction",
         "corrects_run_id": regular.id,

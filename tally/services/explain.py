@@ -125,7 +125,8 @@ def _run(metering: Connection, run_id: UUID) -> Run:
 def _work_out(metering: Connection, record: RatedRecord, usage: UsageRecord) -> Working | None:
     if record.formula is None:
         return None
-    length_us = (usage.to_ts - usage.from_ts) // MICROSECOND
+    from_ts, to_ts = _span(record, usage)
+    length_us = (to_ts - from_ts) // MICROSECOND
     modifiers = record.state_modifier, record.type_modifier
     if record.basis is None:
         return work_out(Formula(record.formula), length_us, record.quantity, record.price, *modifiers)
@@ -176,10 +177,14 @@ def _increments(
         for at, metric, quantity in gains_from_samples(whole, run.period_from, sampled).get(life.no, [])
         if metric == record.dimension
     ]
-    within = [
-        one for one in told if usage.from_ts <= one.at < usage.to_ts or one.at == usage.to_ts == life.closed_at
-    ]
+    from_ts, to_ts = _span(record, usage)
+    within = [one for one in told if from_ts <= one.at < to_ts or one.at == to_ts == life.closed_at]
     return sorted(within, key=lambda one: one.at)
+
+
+def _span(record: RatedRecord, usage: UsageRecord) -> tuple[datetime, datetime]:
+    """The part of the usage that a rated record pays for."""
+    return record.from_ts or usage.from_ts, record.to_ts or usage.to_ts
 
 
 def _reversed(metering: Connection, record: RatedRecord) -> Other | None:

@@ -5,12 +5,13 @@ not. The resources concerned are metered and rated again in plain Python, and co
 written, and no lock is taken: what arrives meanwhile is in the answer, or late for it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from pricing.model import PriceVersion
-from pricing.month import MonthRecord, rate_month
+from pricing.month import MonthRecord, rate_pieces
+from pricing.validity import Part
 from tally import __version__
 from tally.domain.errors import NotFound
 from tally.domain.event import Event
@@ -20,7 +21,7 @@ from tally.domain.timeline import step_of
 from tally.domain.usage import Gain, usage_of
 from tally.services.known_types import Registry, current_registry
 from tally.services.late import LateRelation, late_relations
-from tally.services.pricing import version_named
+from tally.services.pricing import price_parts
 from tally.services.projection import transition_of
 from tally.services.runs import finalized_runs
 from tally.store.database import Connection
@@ -103,7 +104,7 @@ def late(reporting: Connection, metering: Connection, period: str, most: int = M
     if not finalized:
         raise NotFound(f"{period} is not finalized, so that nothing is late for it")
     run = finalized[-1]
-    version = version_named(metering, run.pricing_version or "")
+    prices = price_parts(metering, run)
     registry = current_registry(reporting)
     # First what waits for a load, then what is loaded: what is loaded in between is in both, never in neither.
     waiting = pending_resources(reporting, run.period_to, most + 1)
@@ -113,11 +114,12 @@ def late(reporting: Connection, metering: Connection, period: str, most: int = M
         late_resource
         for start in range(0, len(concerned) if complete else 0, _AT_ONCE)
         for late_resource in _late_resources(
-            reporting, metering, run, version, registry, concerned[start : start + _AT_ONCE]
+            reporting, metering, run, prices, registry, concerned[start : start + _AT_ONCE]
         )
     ]
     resources, relations = tuple(sorted(found, key=_by_effect)), tuple(late_relations(reporting, metering, run))
-    return Late(run, version.currency, complete, resources, relations, tuple(_reasons(run, registry, version)))
+    currency = prices[0].version.currency
+    return Late(run, currency, complete, resources, relations, tuple(_reasons(run, registry, prices)))
 
 
 def _by_effect(resource: LateResource) -> tuple[Decimal, Decimal, str, str, str]:
@@ -127,20 +129,20 @@ def _by_effect(resource: LateResource) -> tuple[Decimal, Decimal, str, str, str]
     return (-amounts, -lengths, *key)
 
 
-def _reasons(run: Run, registry: Registry, version: PriceVersion) -> Iterator[str]:
+def _reasons(run: Run, registry: Registry, prices: Sequence[Part]) -> Iterator[str]:
     if run.registry_version != registry.version:
         yield f"the registry of resource types has changed, from version {run.registry_version} to {registry.version}"
     if run.code_version != __version__:
         yield f"Tally has changed, from version {run.code_version} to {__version__}"
-    if version.counts_projects:
-        yield f"version {version.version} prices what a project uses together, which is told here by resource alone"
+    for version in {part.version.version: part.version for part in prices if part.version.counts_projects}:
+        yield f"version {version} prices what a project uses together, which is told here by resource alone"
 
 
 def _late_resources(
     reporting: Connection,
     metering: Connection,
     run: Run,
-    version: PriceVersion,
+    prices: Sequence[Part],
     registry: Registry,
     resources: Collection[Resource],
 ) -> Iterator[LateResource]:
@@ -149,7 +151,7 @@ def _late_resources(
     gains = store.gains(metering, run, resources)
     for resource, history in sorted(histories(reporting, resources).items()):
         news = [event for event in history if (event.timestamp, event.event_id) not in known.get(resource, ())]
-        fresh = _metered(run, version, registry, history, gains.get(resource, ()))
+        fresh = _metered(run, prices, registry, history, gains.get(resource, ()))
         effects = tuple(_effects(counted.get(resource, {}), fresh))
         # What came after the period is late only if it changes it: by voiding what was in it.
         if effects or any(event.timestamp < run.period_to for event in news):
@@ -158,22 +160,28 @@ def _late_resources(
 
 
 def _metered(
-    run: Run, version: PriceVersion, registry: Registry, history: Sequence[Event], gains: Sequence[Gain]
+    run: Run, prices: Sequence[Part], registry: Registry, history: Sequence[Event], gains: Sequence[Gain]
 ) -> dict[str, Counted]:
     """What a resource comes to in the period of a run, by project."""
     whole = lifecycle(step_of(event, transition_of(registry, event)) for event in history)
     platform, resource_type = history[0].platform, history[0].resource_type
-    usages = [] if whole is None else usage_of(whole, run.period_from, run.metered_to, gains)
+    if whole is None:
+        return {}
+    minutes: Counter[str] = Counter()
+    for usage in usage_of(whole, run.period_from, run.metered_to, gains):
+        minutes[usage.project_id] += usage.metrics["minutes"]
     key = (history[0].cloud, platform, resource_type, history[0].resource_id)
-    records = [
-        MonthRecord(*key, u.project_id, u.lifetime_no, u.from_ts, u.length_us, u.state, u.metrics) for u in usages
+    pieces = [
+        (
+            next(part.version for part in reversed(prices) if part.from_ts <= u.from_ts),
+            MonthRecord(*key, u.project_id, u.lifetime_no, u.from_ts, u.length_us, u.state, u.metrics),
+        )
+        for u in usage_of(whole, run.period_from, run.metered_to, gains, [part.from_ts for part in prices[1:]])
     ]
-    found: dict[str, Counted] = {}
-    for record, rating in zip(usages, rate_month(version, records), strict=True):
-        former = found.get(record.project_id, _NOTHING)
-        amount = sum((one.amount for one in rating.rates), former.amount)
-        found[record.project_id] = Counted(former.minutes + record.metrics["minutes"], amount)
-    return found
+    amounts = dict.fromkeys(minutes, Decimal("0.00"))
+    for (_, record), rating in zip(pieces, rate_pieces(pieces), strict=True):
+        amounts[record.project_id] += sum(one.amount for one in rating.rates)
+    return {project_id: Counted(Decimal(minutes[project_id]), amount) for project_id, amount in amounts.items()}
 
 
 def _effects(before: dict[str, Counted], after: dict[str, Counted]) -> Iterator[ProjectEffect]:

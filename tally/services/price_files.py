@@ -108,7 +108,7 @@ def version_of(metering: Connection | None, name: str) -> PriceVersion:
 
 
 def versions_in_use(metering: Connection) -> list[VersionUse]:
-    """List the loaded versions and what they are used by, by the first month that they hold for."""
+    """List the loaded versions and what they are used by, by the first day that they hold for."""
     return price_use.versions_in_use(metering)
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import simplejson
 
-from pricing.model import Price, PriceVersion, check_collisions
-from pricing.model import version_for as choose_version
+from pricing.model import Price, PriceVersion
 from pricing.price_file import parse_price_version
 from pricing.terms import Terms
+from pricing.validity import Part, check_versions, parts_of, whole
 from tally.domain.errors import InvalidInput, NotFound, Refused
+from tally.domain.instants import parse_instant
 from tally.domain.period import BillingPeriod
+from tally.domain.run import Run
 from tally.store.database import Connection
 from tally.store.metering.prices import (
     ModifierRow,
@@ -45,7 +47,8 @@ def load_price_versions(connection: Connection, folder: Path | None = None) -> l
 
     Raises:
         InvalidInput: with every fault of every file.
-        Refused: if a file says something else than the version that is loaded under its name, or versions collide.
+        Refused: if a file says something else than the version that is loaded under its name, or versions collide, or
+            change inside a month what cannot.
     """
     return add_versions(connection, _read(folder or files("pricing") / "models"))
 
@@ -55,7 +58,8 @@ def add_versions(connection: Connection, versions: Sequence[PriceVersion]) -> li
 
     Raises:
         InvalidInput: if two have one name.
-        Refused: if one says something else than the version that is loaded under its name, or versions collide.
+        Refused: if one says something else than the version that is loaded under its name, or versions collide, or
+            change inside a month what cannot.
     """
     _check_one_per_name(versions)
     with connection.transaction():
@@ -63,19 +67,49 @@ def add_versions(connection: Connection, versions: Sequence[PriceVersion]) -> li
         loaded = {version.version: version for version in loaded_versions(connection)}
         _refuse_changed(versions, loaded)
         new = [version for version in versions if version.version not in loaded]
-        check_collisions([*loaded.values(), *new])
+        check_versions([*loaded.values(), *new])
         for version in new:
             insert_version(connection, rows_of(version))
     return [version.version for version in new]
 
 
-def version_for(connection: Connection, period: BillingPeriod) -> PriceVersion:
-    """Return the price version that holds for a billing period.
+def prices_for(connection: Connection, period: BillingPeriod) -> tuple[Part, ...]:
+    """Return the price versions that hold for a billing period, each with its part of it: mostly one.
 
     Raises:
-        Refused: if none does, listing those that are loaded; never another month's prices.
+        Refused: if a part has none, listing those that are loaded; never another month's prices.
     """
-    return choose_version(loaded_versions(connection), period.first_day)
+    return parts_of(loaded_versions(connection), period)
+
+
+def prices_with(connection: Connection, period: BillingPeriod, name: str) -> tuple[Part, ...]:
+    """Return how a period is priced by a named version: all of it, whatever months the version holds for.
+
+    A version that begins inside the period prices the rest of it, and the former ones what comes before.
+
+    Raises:
+        NotFound: if there is none of that name, listing those that are loaded.
+        Refused: if the version begins inside the period, and what comes before has none.
+    """
+    return with_last(version_named(connection, name), loaded_versions(connection), period)
+
+
+def with_last(last: PriceVersion, loaded: Sequence[PriceVersion], period: BillingPeriod) -> tuple[Part, ...]:
+    """How a period is priced if a version, such as a draft, is the last one that there is: as prices_with says."""
+    if not period.first_day < last.valid_from < period.next.first_day:
+        return whole(last, period)
+    return parts_of([*(version for version in loaded if version.valid_from < last.valid_from), last], period)
+
+
+def price_parts(connection: Connection, run: Run) -> tuple[Part, ...]:
+    """Return how a run has priced its period.
+
+    Raises:
+        NotFound: if a version of it is not loaded.
+    """
+    begins = [run.period_from, *(parse_instant(change["since"]) for change in run.price_changes)]
+    versions = [version_named(connection, name) for name in run.price_versions or [""]]
+    return tuple(map(Part, versions, begins, [*begins[1:], run.period_to]))
 
 
 def version_named(connection: Connection, name: str) -> PriceVersion:
@@ -137,7 +171,13 @@ def rows_of(version: PriceVersion) -> VersionRows:
     content = simplejson.dumps(version.content, use_decimal=True, ensure_ascii=False)
     return VersionRows(
         StoredVersion(
-            version.version, version.valid_from, version.valid_to, version.currency, content, version.content_hash
+            version.version,
+            version.valid_from,
+            version.valid_to,
+            version.currency,
+            content,
+            version.content_hash,
+            str(version.mid_period),
         ),
         [price_row(price) for price in version.prices],
         [row for price in version.prices for row in tier_rows(price)],

@@ -9,6 +9,7 @@ from typing import Any
 
 from pricing.adjustments import Applied
 from pricing.money import hours
+from pricing.validity import Part
 from tally.domain.errors import InvalidInput
 from tally.domain.instants import format_instant, parse_instant
 from tally.domain.principal import ProjectKey
@@ -38,9 +39,10 @@ def write_quote(quote: Quote) -> dict[str, Any]:
     project = quote.project
     return {
         "period": str(quote.period),
-        "price_version": quote.version.version,
-        "price_hash": quote.version.content_hash,
-        "currency": quote.version.currency,
+        "price_version": quote.prices[0].version.version,
+        "price_hash": quote.prices[0].version.content_hash,
+        "price_changes": [_change(part) for part in quote.prices[1:]],
+        "currency": quote.currency,
         "project": None if project is None else _project(project.project) | {"billed": _project(project.billed)},
         "items": [_quoted(item) for item in quote.items],
         "base": quote.adjusted.base,
@@ -49,6 +51,11 @@ def write_quote(quote: Quote) -> dict[str, Any]:
         "kickback": quote.adjusted.kickback,
         "warnings": [] if project is None else list(project.warnings),
     }
+
+
+def _change(part: Part) -> dict[str, Any]:
+    version = part.version
+    return {"version": version.version, "hash": version.content_hash, "since": format_instant(part.from_ts)}
 
 
 def _project(project: Project) -> dict[str, Any]:
@@ -117,4 +124,6 @@ def _rate(rate: QuotedRate) -> dict[str, Any]:
         "amount": rate.amount,
         "amount_exact": rate.amount_exact,
         "basis": rate.basis,
+        "from": rate.from_ts and format_instant(rate.from_ts),
+        "to": rate.to_ts and format_instant(rate.to_ts),
     }

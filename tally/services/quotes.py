@@ -14,16 +14,18 @@ from pricing.adjustments import Adjusted, apply
 from pricing.model import PriceVersion
 from pricing.money import total
 from pricing.rating import RatingFinding, rate
+from pricing.validity import Part
 from tally.domain.errors import InvalidInput
+from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
 from tally.domain.principal import ProjectKey
 from tally.services.known_types import Registry, current_registry
-from tally.services.pricing import version_for, version_named
+from tally.services.pricing import prices_for, prices_with
 from tally.services.quote_items import Described, QuoteItem, describe
 from tally.services.quote_project import QuotedProject, quoted_project
 from tally.store.database import Connection
 from tally.store.metering import quotes as store
-from tally.store.metering.quotes import QuotedRate, QuotedUsage
+from tally.store.metering.quotes import QuotedPart, QuotedRate, QuotedUsage
 
 _RECORDS = UUID("7a11b111-0000-4000-8000-000000000001")
 
@@ -50,10 +52,15 @@ class Quote:
     """
 
     period: BillingPeriod
-    version: PriceVersion
+    prices: tuple[Part, ...]  # mostly one
     project: QuotedProject | None
     items: tuple[QuotedItem, ...]
     adjusted: Adjusted
+
+    @property
+    def currency(self) -> str:
+        """That of its prices."""
+        return self.prices[0].version.currency
 
 
 def quote(
@@ -66,7 +73,7 @@ def quote(
     project: ProjectKey | None = None,
     visible: Collection[ProjectKey] | None = None,
 ) -> Quote:
-    """Price what is described, by the version that holds for the month or by a named one.
+    """Price what is described, by the versions that hold for the month or by a named one.
 
     For a project, what its bill agrees on is applied; ``visible`` (None: all) must hold the project that is billed.
 
@@ -79,14 +86,15 @@ def quote(
     described = describe(items, registry, period)
     whose = quoted_project(reporting, period, project, visible) if project else None
     _check_platform(described, whose)
-    version = version_named(metering, price_version) if price_version else version_for(metering, period)
+    prices = prices_with(metering, period, price_version) if price_version else prices_for(metering, period)
+    _check_counters(described, prices)
     records = {uuid5(_RECORDS, str(place)): record for place, record in enumerate(described)}
-    rates = _rates(metering, period, version, [_usage(*record, whose) for record in records.items()])
+    rates = _rates(metering, prices, [_usage(*record, whose) for record in records.items()])
     priced = tuple(
-        QuotedItem(record, _in_price_order(rates[record_id], record, version), _findings(record, registry, version))
+        QuotedItem(record, _in_price_order(rates[record_id], record, prices), _findings(record, registry, prices))
         for record_id, record in records.items()
     )
-    return Quote(period, version, whose, priced, apply(_costs_by_type(priced), whose.terms if whose else ()))
+    return Quote(period, prices, whose, priced, apply(_costs_by_type(priced), whose.terms if whose else ()))
 
 
 def _check_platform(described: Sequence[Described], whose: QuotedProject | None) -> None:
@@ -94,6 +102,16 @@ def _check_platform(described: Sequence[Described], whose: QuotedProject | None)
         if whose is not None and record.platform != whose.project.platform:
             project = f"{whose.project.address} is of {whose.project.platform}"
             raise InvalidInput(f"items[{place}] is of {record.platform[:60]}, but {project}")
+
+
+def _check_counters(described: Sequence[Described], prices: Sequence[Part]) -> None:
+    """What is counted belongs to an instant, which a description does not tell."""
+    for place, record in enumerate(described):
+        usage = record.usage
+        cuts = [part.from_ts for part in prices[1:] if usage.from_ts < part.from_ts < usage.to_ts]
+        if usage.counters and cuts:
+            change = format_instant(cuts[0])
+            raise InvalidInput(f"items[{place}]: prices change at {change}; describe its usage before and after apart")
 
 
 def _costs_by_type(items: Sequence[QuotedItem]) -> dict[str, Decimal]:
@@ -104,18 +122,26 @@ def _costs_by_type(items: Sequence[QuotedItem]) -> dict[str, Decimal]:
 
 
 def _rates(
-    metering: Connection, period: BillingPeriod, version: PriceVersion, usage: Sequence[QuotedUsage]
+    metering: Connection, prices: Sequence[Part], usage: Sequence[QuotedUsage]
 ) -> Mapping[UUID, list[QuotedRate]]:
     """Rate all records at once: what they cost may hang together."""
     found: defaultdict[UUID, list[QuotedRate]] = defaultdict(list)
-    for row in store.rated(metering, str(period), (period.start, period.end), version.version, usage):
+    parts = [QuotedPart(part.version.version, part.from_ts, part.to_ts) for part in prices]
+    for row in store.rated(metering, parts, usage):
         found[row.usage_record_id].append(row)
     return found
 
 
-def _in_price_order(rates: Sequence[QuotedRate], record: Described, version: PriceVersion) -> tuple[QuotedRate, ...]:
-    order = list(version.formulas(record.platform, record.resource_type))
-    return tuple(sorted(rates, key=lambda rate: order.index(rate.dimension)))
+def _in_price_order(rates: Sequence[QuotedRate], record: Described, prices: Sequence[Part]) -> tuple[QuotedRate, ...]:
+    """By time, then as the version lists them that prices them."""
+    orders = [list(part.version.formulas(record.platform, record.resource_type)) for part in prices]
+    places = {part.version.version: place for place, part in enumerate(prices)}
+
+    def place(rate: QuotedRate) -> tuple[int, int]:
+        part = places[rate.pricing_version]
+        return part, orders[part].index(rate.dimension)
+
+    return tuple(sorted(rates, key=place))
 
 
 def _usage(record_id: UUID, record: Described, whose: QuotedProject | None) -> QuotedUsage:
@@ -127,7 +153,14 @@ def _usage(record_id: UUID, record: Described, whose: QuotedProject | None) -> Q
     return QuotedUsage(record_id, *key, project_id, usage.lifetime_no, usage.state, *span, *metrics)
 
 
-def _findings(record: Described, registry: Registry, version: PriceVersion) -> tuple[RatingFinding, ...]:
+def _findings(record: Described, registry: Registry, prices: Sequence[Part]) -> tuple[RatingFinding, ...]:
+    """What any version leaves open that prices a part of it, once."""
+    usage = record.usage
+    own = [part.version for part in prices if part.from_ts < usage.to_ts and usage.from_ts < part.to_ts]
+    return tuple(dict.fromkeys(found for version in own for found in _findings_of(record, registry, version)))
+
+
+def _findings_of(record: Described, registry: Registry, version: PriceVersion) -> Sequence[RatingFinding]:
     registered = registry[record.platform, record.resource_type]
     return rate(
         version,

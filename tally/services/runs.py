@@ -16,17 +16,17 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pricing.model import PriceVersion
+from pricing.validity import Part
 from tally import __version__
 from tally.domain.errors import Blocked, NotFound, Refused, Unavailable
 from tally.domain.instants import format_instant
 from tally.domain.period import BillingPeriod
-from tally.domain.run import Check, Finding, PeriodStatus, Run, period_status
+from tally.domain.run import Check, Finding, PeriodStatus, PriceChange, Run, period_status
 from tally.services import completeness
 from tally.services.correct import NOTHING_SPECIAL, CorrectionRequest, about_correction
 from tally.services.counters import Counters
 from tally.services.load import load
-from tally.services.pricing import version_for, version_named
+from tally.services.pricing import price_parts, prices_for, prices_with, version_named
 from tally.services.registry import current_registry
 from tally.store.database import Connection
 from tally.store.metering import corrections, drift, ledger
@@ -114,7 +114,7 @@ def start(
         prices = _prices(metering, period, finalized, request)
     except Refused as refused:
         raise _unrated(metering, store.insert_run(metering, inputs | about), refused) from None
-    inputs |= {"pricing_version": prices.version, "pricing_hash": prices.content_hash}
+    inputs |= _rated_by(prices)
     if finalized:
         inputs |= {"counters_hash": finalized[-1].counters_hash}
     if counters is not None:
@@ -283,11 +283,28 @@ def _unrated(metering: Connection, run: Run, refused: Refused) -> Refused:
 
 def _prices(
     metering: Connection, period: BillingPeriod, finalized: Sequence[Run], request: CorrectionRequest
-) -> PriceVersion:
-    """The price version of a run: by its month, or of a correction that which its period was finalized with."""
+) -> tuple[Part, ...]:
+    """The price versions of a run: by its month, or of a correction those which its period was finalized with."""
     if not finalized:
-        return version_for(metering, period)
-    return version_named(metering, request.price_version or finalized[-1].pricing_version or "")
+        return prices_for(metering, period)
+    if request.price_version:
+        return prices_with(metering, period, request.price_version)
+    return price_parts(metering, finalized[-1])
+
+
+def _rated_by(prices: Sequence[Part]) -> dict[str, Any]:
+    """What a run keeps of its prices; what changes inside the month is an input only where something does."""
+    first = prices[0].version
+    changes: list[PriceChange] = [
+        {
+            "version": part.version.version,
+            "hash": part.version.content_hash,
+            "since": format_instant(part.from_ts),
+        }
+        for part in prices[1:]
+    ]
+    kept: dict[str, Any] = {"pricing_version": first.version, "pricing_hash": first.content_hash}
+    return kept | ({"price_changes": changes} if changes else {})
 
 
 def _refuse_start(

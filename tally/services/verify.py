@@ -91,11 +91,13 @@ def _inputs(run: Run) -> dict[str, Any]:
     names += ["pricing_version", "pricing_hash"]
     if run.kind == "correction" or run.counters_hash is not None:
         names.append("counters_hash")
+    if run.price_changes:
+        names.append("price_changes")
     return {name: getattr(run, name) for name in names}
 
 
 def _versions(finalized: Sequence[Run]) -> list[str]:
-    return sorted({run.pricing_version for run in finalized if run.pricing_version})
+    return sorted({name for run in finalized for name in run.price_versions})
 
 
 def _strange_prices(metering: Connection, name: str, finalized: Sequence[Run]) -> Iterator[Difference]:
@@ -104,7 +106,7 @@ def _strange_prices(metering: Connection, name: str, finalized: Sequence[Run]) -
     except (NotFound, InvalidInput) as error:
         yield Difference("price version", name, f"it cannot be read: {error}")
         return
-    read = {run.pricing_hash for run in finalized if run.pricing_version == name}
+    read = {run.price_versions[name] for run in finalized if name in run.price_versions}
     if read != {version.content_hash}:
         yield Difference("price version", name, "its content is not what the runs have rated by")
     stored, wanted = tampering.price_rows(metering, name), _rows(version)

@@ -14,13 +14,16 @@ from pricing.comparison import percent_of
 from pricing.model import PriceVersion
 from pricing.money import total
 from pricing.rating import RatingFinding, rate
+from pricing.validity import Part, check_versions
 from tally.domain.errors import NotFound, Refused
+from tally.domain.instants import format_instant
+from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services.known_types import Registry, current_registry
-from tally.services.pricing import rows_of, version_named
+from tally.services.pricing import loaded_versions, rows_of, version_named, with_last
 from tally.store.database import Connection
 from tally.store.metering.runs import latest_run
-from tally.store.metering.what_if import ProjectAmounts, UsageShape, rated_by_draft
+from tally.store.metering.what_if import DraftPart, ProjectAmounts, UsageShape, rated_by_draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,12 @@ class WhatIf:
 def what_if(reporting: Connection, metering: Connection, period: str, draft: PriceVersion) -> WhatIf:
     """Rate the usage that counts of a closed month by a draft, whatever month the draft is for.
 
+    A draft that begins inside the month prices the rest of it, and the loaded versions what comes before.
+
     Raises:
         NotFound: if the month has no completed run.
-        Refused: if the draft is in another currency: amounts of two currencies are never compared.
+        Refused: if the draft is in another currency: amounts of two currencies are never compared. Also if it begins
+            inside the month, and cannot follow the versions before it, or counters would have to be cut there.
     """
     run = latest_run(metering, period)
     if run is None:
@@ -115,9 +121,25 @@ def what_if(reporting: Connection, metering: Connection, period: str, draft: Pri
     if counted.currency != draft.currency:
         currencies = f"{period} was rated in {counted.currency}, {draft.version} is in {draft.currency}"
         raise Refused("amounts of two currencies are not compared", [currencies])
-    amounts, shapes = rated_by_draft(metering, run.id, rows_of(draft))
-    effects = sorted(map(_effect, amounts), key=lambda effect: (-effect.difference, effect.cloud, effect.project_id))
-    return WhatIf(run, draft, tuple(effects), tuple(_unsettled(shapes, current_registry(reporting), draft)))
+    parts = [
+        DraftPart(rows_of(part.version), part.from_ts, part.to_ts) for part in _parts(metering, run, draft)
+    ]
+    rated = rated_by_draft(metering, run.id, parts)
+    if rated.cut_counters:
+        since = f"{draft.version} begins at {format_instant(parts[-1].from_ts)}"
+        cut = f"inside {rated.cut_counters} record(s), such as of {rated.cut_example}, whose counters have a price"
+        raise Refused("what counters gained is kept by usage record", [f"{since}, {cut}: let it begin with a month"])
+    effects = sorted(
+        map(_effect, rated.amounts), key=lambda effect: (-effect.difference, effect.cloud, effect.project_id)
+    )
+    return WhatIf(run, draft, tuple(effects), tuple(_unsettled(rated.shapes, current_registry(reporting), draft)))
+
+
+def _parts(metering: Connection, run: Run, draft: PriceVersion) -> tuple[Part, ...]:
+    loaded = [version for version in loaded_versions(metering) if version.version != draft.version]
+    parts = with_last(draft, loaded, BillingPeriod.parse(run.period, run.zone))
+    check_versions(part.version for part in parts)
+    return parts
 
 
 def _effect(row: ProjectAmounts) -> ProjectEffect:

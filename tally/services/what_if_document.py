@@ -14,6 +14,7 @@ def write_what_if(made: WhatIf) -> dict[str, Any]:
         "preliminary": made.run.preliminary,
         "run_id": str(made.run.id),
         "price_version": made.run.pricing_version,
+        "price_changes": made.run.price_changes,
         "draft": {"version": made.draft.version, "content_hash": made.draft.content_hash},
         "currency": made.draft.currency,
         "total": _effect(made.total),

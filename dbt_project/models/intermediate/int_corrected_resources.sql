@@ -70,7 +70,7 @@ changed as (
 shared as (
     select distinct prices.platform, prices.resource_type
     from {{ source('ledger', 'prices') }} as prices
-    inner join run on prices.version = run.pricing_version
+    inner join {{ ref('stg_run_prices') }} as parts on parts.pricing_version = prices.version
     where prices.tier_group = 'project'
 ),
 

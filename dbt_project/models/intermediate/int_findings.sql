@@ -1,19 +1,39 @@
 -- What a person should look at: one row per kind and subject. What blocks finalization is the business of a policy.
+{%- set changing = prices_change() %}
 with run as (
     select * from {{ ref('stg_runs') }}
 ),
 
+-- What prices leave open is asked of each version for the part of the month that it prices.
+parts as (
+    select * from {{ ref('stg_run_prices') }}
+),
+
 usage_records as not materialized (
+    {% if changing -%}
+    select records.*, parts.pricing_version
+    from {{ ref('int_usage_records') }} as records
+    inner join parts on parts.from_ts < records.to_ts and records.from_ts < parts.to_ts
+    {%- else -%}
     select * from {{ ref('int_usage_records') }}
+    {%- endif %}
 ),
 
 -- What there is of sizes and states, once each: little beside the records.
 sizes as materialized (
-    select distinct platform, resource_type, size from usage_records
+    select *
+    from (
+        select distinct platform, resource_type, size {{- ', pricing_version' if changing }} from usage_records
+    ) as sizes
+    {{ 'inner join parts using (pricing_version)' if changing else 'cross join parts' }}
 ),
 
 states as materialized (
-    select distinct platform, resource_type, state from usage_records
+    select *
+    from (
+        select distinct platform, resource_type, state {{- ', pricing_version' if changing }} from usage_records
+    ) as states
+    {{ 'inner join parts using (pricing_version)' if changing else 'cross join parts' }}
 ),
 
 lifetimes as not materialized (
@@ -101,30 +121,36 @@ anomalies as (
 ),
 
 gauges as (
-    select distinct sizes.platform, sizes.resource_type, gauge.key as metric
+    select distinct sizes.platform, sizes.resource_type, sizes.pricing_version, gauge.key as metric
     from sizes
     cross join jsonb_each(sizes.size) as gauge
     where jsonb_typeof(gauge.value) = 'number'
 ),
 
 counters as (
-    select distinct platform, resource_type, metric from {{ ref('int_usage_increments') }}
+    select distinct increments.platform, increments.resource_type, parts.pricing_version, increments.metric
+    from {{ ref('int_usage_increments') }} as increments
+    inner join parts
+        on
+            parts.from_ts <= increments.timestamp
+            and (increments.timestamp < parts.to_ts or parts.to_ts = (select run.period_to from run))
 ),
 
 prices as (
-    select prices.* from {{ source('ledger', 'prices') }} as prices
-    inner join run on prices.version = run.pricing_version
+    select prices.*, parts.pricing_version
+    from {{ source('ledger', 'prices') }} as prices
+    inner join parts on prices.version = parts.pricing_version
 ),
 
 -- '*' stands for a resource type that has no price at all.
 unpriced as (
-    select metrics.platform, metrics.resource_type, metrics.metric
+    select distinct metrics.platform, metrics.resource_type, metrics.metric
     from (
         select * from gauges
         union
         select * from counters
         union
-        select platform, resource_type, '*' from states
+        select platform, resource_type, pricing_version, '*' from states
     ) as metrics
     left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
     where
@@ -132,22 +158,21 @@ unpriced as (
         and not exists (
             select from prices
             where
-                prices.platform = metrics.platform and prices.resource_type = metrics.resource_type
-                and metrics.metric in (prices.metric, '*')
+                prices.version = metrics.pricing_version and prices.platform = metrics.platform
+                and prices.resource_type = metrics.resource_type and metrics.metric in (prices.metric, '*')
         )
         and not exists (
             select from {{ source('ledger', 'unpriced') }} as listed
-            inner join run on listed.version = run.pricing_version
             where
-                listed.platform = metrics.platform and listed.resource_type = metrics.resource_type
-                and listed.metric in (metrics.metric, '*')
+                listed.version = metrics.pricing_version and listed.platform = metrics.platform
+                and listed.resource_type = metrics.resource_type and listed.metric in (metrics.metric, '*')
         )
 ),
 
 lacking as (
-    select sizes.platform, sizes.resource_type, sizes.size, prices.metric
+    select sizes.platform, sizes.resource_type, sizes.pricing_version, sizes.size, prices.metric
     from sizes
-    inner join prices using (platform, resource_type)
+    inner join prices using (platform, resource_type, pricing_version)
     where prices.formula = 'time_gauge' and jsonb_typeof(sizes.size -> prices.metric) is distinct from 'number'
 ),
 
@@ -156,36 +181,37 @@ missing_gauges as (
     select usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
         string_agg(distinct lacking.metric, ', ') as metrics
     from usage_records
-    inner join lacking using (platform, resource_type, size)
+    inner join lacking using (platform, resource_type, size {{- ', pricing_version' if changing }})
     where jsonb_typeof(usage_records.usage -> lacking.metric) is distinct from 'number'
     group by usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id
 ),
 
 modifiers as (
     select modifiers.* from {{ source('ledger', 'price_modifiers') }} as modifiers
-    inner join run on modifiers.version = run.pricing_version
+    inner join parts on modifiers.version = parts.pricing_version
 ),
 
 unlisted as (
-    select met.platform, met.resource_type, met.kind, met.value
+    select distinct met.platform, met.resource_type, met.kind, met.value
     from (
-        select platform, resource_type, 'state' as kind, state as value from states
+        select platform, resource_type, pricing_version, 'state' as kind, state as value from states
         union
-        select platform, resource_type, 'type', size ->> 'type' from sizes
+        select platform, resource_type, pricing_version, 'type', size ->> 'type' from sizes
     ) as met
     left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
     where
         exists (
             select from modifiers
             where
-                modifiers.platform = met.platform and modifiers.resource_type = met.resource_type
-                and modifiers.kind = met.kind
+                modifiers.version = met.pricing_version and modifiers.platform = met.platform
+                and modifiers.resource_type = met.resource_type and modifiers.kind = met.kind
         )
         and not exists (
             select from modifiers
             where
-                modifiers.platform = met.platform and modifiers.resource_type = met.resource_type
-                and modifiers.kind = met.kind and modifiers.value = met.value
+                modifiers.version = met.pricing_version and modifiers.platform = met.platform
+                and modifiers.resource_type = met.resource_type and modifiers.kind = met.kind
+                and modifiers.value = met.value
         )
         and not (met.kind = 'state' and coalesce(met.value = any(types.normal_states), false))
 ),

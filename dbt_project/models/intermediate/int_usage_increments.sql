@@ -7,7 +7,9 @@
 -- What counters gained, each in the life of the resource that it belongs to, from the start of the period to its end,
 -- both included: usage at the instant at which a life ends belongs to its last interval, also at the period's end
 -- (rule 15). A life of zero length has no interval that could take any. From events, one row per event and metric; from
--- samples, one row per interval, source and metric, at the instant of the last of them.
+-- samples, one row per interval, source and metric, at the instant of the last of them; where prices change inside the
+-- interval, one for each part of it.
+{%- set parts, changing = ref('stg_run_prices'), prices_change() %}
 with run as (
     select * from {{ ref('stg_runs') }}
 ),
@@ -118,6 +120,9 @@ sampled_in_intervals as (
     group by
         sampled.cloud, sampled.platform, sampled.resource_type, sampled.resource_id, sampled.lifetime_no,
         sampled.closed_at, sampled.source, sampled.metric, intervals.from_ts
+        {%- if changing %},
+        (select count(*) from {{ parts }} as parts where parts.from_ts <= sampled.timestamp)
+        {%- endif %}
 )
 
 select

@@ -1,8 +1,10 @@
 {{ config(materialized='view') }}
--- What was priced how, and when: one row per price of each version, with the months that it holds for.
+-- What was priced how, and when: one row per price of each version, with the months that it holds for, and the days
+-- where it splits a month.
 with versions as (
     select
-        versions.version, versions.currency, versions.valid_from, versions.content_hash, versions.loaded_at,
+        versions.version, versions.currency, versions.valid_from, versions.mid_period, versions.content_hash,
+        versions.loaded_at,
         coalesce(versions.valid_to, lead(versions.valid_from) over (order by versions.valid_from)) as valid_until
     from {{ source('ledger', 'pricing_versions') }} as versions
 ),
@@ -30,7 +32,8 @@ prices as (
 
 select
     versions.version, to_char(versions.valid_from, 'YYYY-MM') as first_period,
-    to_char(versions.valid_until - interval '1 month', 'YYYY-MM') as last_period,
+    to_char(versions.valid_until - interval '1 day', 'YYYY-MM') as last_period,
+    versions.valid_from, versions.valid_until, versions.mid_period,
     prices.platform, prices.resource_type, prices.metric, prices.formula, prices.price, versions.currency,
     prices.tier_mode, prices.tier_group, tiers.tiers,
     prices.minimum_us * interval '1 microsecond' as minimum_duration,

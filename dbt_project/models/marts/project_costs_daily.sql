@@ -7,30 +7,38 @@ with runs as (
     where runs.status in ('completed', 'finalized')
 ),
 
--- What a usage record costs with all corrections of its price. One that is taken back is a record again, negated.
+-- What a usage record, or the part of it that a price pays for, costs with all corrections of its price. One that is
+-- taken back is a record again, negated.
 costs as (
     select
         runs.period, runs.zone, records.cloud, records.project_id, records.platform, records.resource_type,
-        records.resource_id, records.usage_record_id, records.currency, sum(records.amount) as amount
+        records.resource_id, records.usage_record_id, records.from_ts as part_from_ts, records.to_ts as part_to_ts,
+        records.currency, sum(records.amount) as amount
     from {{ source('ledger', 'rated_records') }} as records
     inner join runs on records.run_id = runs.run_id
     group by
         runs.period, runs.zone, records.cloud, records.project_id, records.platform, records.resource_type,
-        records.resource_id, records.usage_record_id, records.currency
+        records.resource_id, records.usage_record_id, records.from_ts, records.to_ts, records.currency
 ),
 
 -- A correction may rate anew what an earlier run of the period has metered.
-timed as (
+spans as (
     select
-        costs.*, usage_records.from_ts, usage_records.to_ts,
-        (usage_records.from_ts at time zone costs.zone)::date as first_day,
-        ((usage_records.to_ts - interval '1 microsecond') at time zone costs.zone)::date as last_day
+        costs.*, coalesce(costs.part_from_ts, usage_records.from_ts) as from_ts,
+        coalesce(costs.part_to_ts, usage_records.to_ts) as to_ts
     from costs
     inner join runs on runs.period = costs.period
     inner join {{ source('ledger', 'usage_records') }} as usage_records
         on
             {{ same_resource('usage_records', 'costs') }}
             and usage_records.id = costs.usage_record_id and usage_records.run_id = runs.run_id
+),
+
+timed as (
+    select
+        *, (from_ts at time zone zone)::date as first_day,
+        ((to_ts - interval '1 microsecond') at time zone zone)::date as last_day
+    from spans
 ),
 
 -- The first day begins with the record and the last one ends with it, wherever a zone puts midnight.

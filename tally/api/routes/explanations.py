@@ -49,7 +49,8 @@ def _record(found: Explanation) -> dict[str, Any]:
     told = found.record._asdict()
     del told["pricing_hash"], told["formula"]
     ids = ("id", "run_id", "usage_record_id", "reverses_id")
-    return told | {name: told[name] and str(told[name]) for name in ids}
+    span = {name: at and instant(at) for name, at in (("from", told.pop("from_ts")), ("to", told.pop("to_ts")))}
+    return told | span | {name: told[name] and str(told[name]) for name in ids}
 
 
 def _working(found: Explanation) -> dict[str, Any] | None:

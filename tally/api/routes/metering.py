@@ -173,7 +173,10 @@ def _usage(row: UsageRow) -> dict[str, Any]:
 
 
 def _rated(row: RatedRow) -> dict[str, Any]:
-    return row._asdict() | {
+    told = row._asdict()
+    return told | {
+        "from": _plain(told.pop("from_ts")),
+        "to": _plain(told.pop("to_ts")),
         "id": str(row.id),
         "run_id": str(row.run_id),
         "usage_record_id": str(row.usage_record_id),

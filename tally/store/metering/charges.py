@@ -54,7 +54,8 @@ def _counting(name: str, *, narrowed: bool) -> str:
     touched = "where (u.cloud, u.project_id) in (select cloud, project_id from touched)" if narrowed else ""
     query = f"""
         select a.billed_cloud, a.billed_project_id, u.cloud, u.project_id, u.platform, u.resource_type, u.resource_id,
-            u.usage ->> 'name' as resource_name, u.state, u.usage ->> 'type' as type, u.from_ts, u.to_ts, r.dimension,
+            u.usage ->> 'name' as resource_name, u.state, u.usage ->> 'type' as type,
+            coalesce(r.from_ts, u.from_ts) as from_ts, coalesce(r.to_ts, u.to_ts) as to_ts, r.dimension,
             (r.basis ->> 'microseconds')::bigint as charged_us, r.quantity, r.price, r.state_modifier, r.type_modifier,
             r.amount, r.amount_exact, r.currency, r.pricing_version, r.id as rated_record_id, u.id as usage_record_id
         from {effective.USAGE} as u

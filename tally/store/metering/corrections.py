@@ -2,8 +2,8 @@
 
 Effective are the records of the finalized runs of the period that nothing has reversed. Two records of a resource are
 the same if they say the same of the same time: a usage record goes by interval, state, project and usage; a rated one
-by its usage record, dimension, quantity, price, modifiers and amount. Which life a record is of, and which events bound
-it, may differ: nobody is billed for that.
+by its usage record or the part of it, dimension, quantity, price, modifiers and amount. Which life a record is of, and
+which events bound it, may differ: nobody is billed for that.
 """
 
 from uuid import UUID
@@ -74,7 +74,7 @@ _RATED = f"""
             effective.platform, effective.resource_type, effective.resource_id, effective.id, effective.project_id,
             effective.dimension, effective.quantity, effective.price, effective.state_modifier,
             effective.type_modifier, effective.amount_exact, effective.amount, effective.currency,
-            effective.pricing_version, effective.basis
+            effective.pricing_version, effective.basis, effective.from_ts, effective.to_ts
         from {RATED} as effective
         {{in_scope}}
         left join ledger.usage_records as reversal
@@ -84,7 +84,8 @@ _RATED = f"""
         union all
         select 1, compared.of_record_id, rated.cloud, rated.platform, rated.resource_type, rated.resource_id,
             rated.id, rated.project_id, rated.dimension, rated.quantity, rated.price, rated.state_modifier,
-            rated.type_modifier, rated.amount_exact, rated.amount, rated.currency, rated.pricing_version, rated.basis
+            rated.type_modifier, rated.amount_exact, rated.amount, rated.currency, rated.pricing_version, rated.basis,
+            rated.from_ts, rated.to_ts
         from metering.int_rated_records as rated
         inner join compared
             on compared.cloud = rated.cloud and compared.resource_type = rated.resource_type
@@ -95,18 +96,18 @@ _RATED = f"""
     rated_compared as (
         select *, count(*) over (
             partition by cloud, resource_type, resource_id, of_record_id, dimension, quantity, price, state_modifier,
-                type_modifier, amount_exact, amount, currency, pricing_version
+                type_modifier, amount_exact, amount, currency, pricing_version, from_ts, to_ts
         ) as times
         from rated_sides
     )
 
     insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id, sign,
         reverses_id, project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount,
-        currency, pricing_version, basis)
+        currency, pricing_version, basis, from_ts, to_ts)
     select cloud, platform, resource_type, resource_id,
         case side when 1 then id else md5(row(%(run_id)s::uuid, id)::text)::uuid end, %(run_id)s, of_record_id, side,
         case side when -1 then id end, project_id, dimension, side * quantity, price, state_modifier, type_modifier,
-        side * amount_exact, side * amount, currency, pricing_version, basis
+        side * amount_exact, side * amount, currency, pricing_version, basis, from_ts, to_ts
     from rated_compared
     where times = 1"""
 

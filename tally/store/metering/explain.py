@@ -41,6 +41,8 @@ class RatedRecord(NamedTuple):
     currency: str
     pricing_version: str
     basis: dict[str, Any] | None  # what the amount goes by, if its price has terms
+    from_ts: datetime | None  # the part of the usage record that it pays for; None: all of it
+    to_ts: datetime | None
     pricing_hash: str
     formula: str | None  # None if the price version no longer has that price: somebody has changed it
 

@@ -21,10 +21,10 @@ _USAGE = """
 _RATED = """
     insert into ledger.rated_records (cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
         project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
-        pricing_version, basis)
+        pricing_version, basis, from_ts, to_ts)
     select cloud, platform, resource_type, resource_id, id, run_id, usage_record_id,
         project_id, dimension, quantity, price, state_modifier, type_modifier, amount_exact, amount, currency,
-        pricing_version, basis
+        pricing_version, basis, from_ts, to_ts
     from metering.int_rated_records where run_id = %(run_id)s and (hashtext(resource_id) < 0) = %(half)s"""
 
 # By content, not by id, so that a replay of the same inputs has the same fingerprint. Hashed in buckets of
@@ -39,9 +39,9 @@ _FINGERPRINT = """
         from ledger.usage_records where run_id = %(run_id)s
         union all
         select substr(md5(concat_ws('|', r.cloud, r.resource_type, r.resource_id)), 1, 3),
-            sha256(convert_to(row(r.cloud, r.resource_type, r.resource_id, u.lifetime_no, extract(epoch from u.from_ts),
-                r.dimension, r.quantity, r.price, r.state_modifier, r.type_modifier, r.amount_exact, r.amount,
-                r.currency)::text, 'UTF8'))
+            sha256(convert_to(row(r.cloud, r.resource_type, r.resource_id, u.lifetime_no,
+                extract(epoch from coalesce(r.from_ts, u.from_ts)), r.dimension, r.quantity, r.price,
+                r.state_modifier, r.type_modifier, r.amount_exact, r.amount, r.currency)::text, 'UTF8'))
         from ledger.rated_records as r
         inner join ledger.usage_records as u
             on u.cloud = r.cloud and u.resource_type = r.resource_type and u.resource_id = r.resource_id

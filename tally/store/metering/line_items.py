@@ -45,6 +45,8 @@ def select_items(
 ) -> list[ItemsRow]:
     """The line items of some projects as of a run: by project in the order asked for, then by resource type.
 
+    Where several versions price the month, each period is what one of them prices of a usage record, and names it.
+
     Usage that nothing prices is not shown. Meant for thousands of usage records: all of them are read before the first
     text is done.
     """
@@ -67,6 +69,7 @@ def _execute(
     currency: str,
 ) -> list[TupleRow]:
     asked: dict[str, Any] = {"members": members(connection, run_id), "currency": currency, **asked_projects(projects)}
+    asked["names_versions"] = len({metric.version for metric in priced}) > 1
     columns = zip(*priced, strict=True) if priced else [()] * len(PricedMetric._fields)
     for name, values in zip(PricedMetric._fields, columns, strict=True):
         asked[f"priced_{name}"] = list(values)
@@ -104,7 +107,8 @@ _COSTS = f"""
     ),
 
     costs as (
-        select u.no, r.dimension, r.quantity, r.amount, r.currency, r.state_modifier, r.type_modifier,
+        select u.no, coalesce(r.from_ts, u.from_ts) as from_ts, coalesce(r.to_ts, u.to_ts) as to_ts,
+            r.dimension, r.quantity, r.amount, r.currency, r.state_modifier, r.type_modifier,
             r.pricing_version, priced.place, priced.label, priced.has_types,
             r.quantity < 0 or r.amount < 0 as is_negative, r.currency <> %(currency)s as is_foreign
         from {effective.RATED} as r
@@ -139,7 +143,8 @@ _ITEMS = f"""
     {_COSTS},
 
     by_record as (
-        select no, pricing_version, bool_or(has_types) as has_types, sum(amount) as total,
+        select no, pricing_version, min(from_ts) as from_ts, max(to_ts) as to_ts, bool_or(has_types) as has_types,
+            sum(amount) as total,
             string_agg(label || trim_scale(quantity), E',\\n' order by place) as usage,
             string_agg(label || amount, E',\\n' order by place) as cost,
             case when min(state_modifier) < 1 then min(state_modifier) else max(state_modifier) end as state_modifier,
@@ -150,18 +155,19 @@ _ITEMS = f"""
     ),
 
     periods as (
-        select u.no, u.project_no, u.cloud, u.project_id, u.platform, u.resource_type, u.resource_id, c.total,
-            c.strange, u.usage ->> 'flavor' as flavor, u.usage ->> 'server_type' as server_type,
+        select u.no, c.from_ts, u.project_no, u.cloud, u.project_id, u.platform, u.resource_type, u.resource_id,
+            c.total, c.strange, u.usage ->> 'flavor' as flavor, u.usage ->> 'server_type' as server_type,
             u.usage ->> 'machine_type' as machine_type, u.usage ->> 'type' as type,
             concat(
                 E'{{\\n          "state": ', to_json(u.state),
-                E',\\n          "from": "', {_instant("u.from_ts")},
-                E'",\\n          "to": "', {_instant("u.to_ts")},
-                E'",\\n          "hours": ', trim_scale(round(extract(epoch from u.to_ts - u.from_ts) / 3600, 6)),
+                E',\\n          "from": "', {_instant("c.from_ts")},
+                E'",\\n          "to": "', {_instant("c.to_ts")},
+                E'",\\n          "hours": ', trim_scale(round(extract(epoch from c.to_ts - c.from_ts) / 3600, 6)),
                 E',\\n          "usage": {{\\n', c.usage,
                 E'\\n          }},\\n          "cost": {{\\n', c.cost, E',\\n            "total": ', c.total,
                 E'\\n          }},\\n          "state_modifier": ', {_shown("c.state_modifier")},
                 case when c.has_types then E',\\n          "type_modifier": ' || {_shown("c.type_modifier")} end,
+                case when %(names_versions)s then E',\\n          "price_version": ' || to_json(c.pricing_version) end,
                 E'\\n        }}'
             ) as period
         from usage_records as u
@@ -180,7 +186,7 @@ _ITEMS = f"""
                     {_kept("machine_type")} || ' ' || resource_type, {_kept("type")} || ' ' || resource_type,
                     resource_type || ' ' || resource_id
                 )),
-                E',\\n      "periods": [\\n        ', string_agg(period, E',\\n        ' order by no),
+                E',\\n      "periods": [\\n        ', string_agg(period, E',\\n        ' order by no, from_ts),
                 E'\\n      ],\\n      "total": ', sum(total), E'\\n    }}'
             ) as item
         from periods

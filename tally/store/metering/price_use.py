@@ -21,7 +21,7 @@ class VersionUse(NamedTuple):
 
 
 def versions_in_use(connection: Connection) -> list[VersionUse]:
-    """List all versions, by the first month that they hold for."""
+    """List all versions, by the first day that they hold for."""
     rows = connection.execute(
         """
         select v.version, v.valid_from,
@@ -29,11 +29,12 @@ def versions_in_use(connection: Connection) -> list[VersionUse]:
             v.loaded_at, coalesce(used.runs, 0), coalesce(used.months, '{}'), coalesce(used.finalized, '{}')
         from ledger.pricing_versions as v
         left join (
-            select pricing_version, count(*) as runs, array_agg(distinct period order by period) as months,
+            select prices.pricing_version, count(*) as runs, array_agg(distinct period order by period) as months,
                 array_agg(distinct period order by period) filter (where status = 'finalized') as finalized
             from ledger.runs
+            inner join ledger.run_prices as prices on prices.run_id = runs.id
             where status in ('completed', 'finalized')
-            group by pricing_version
+            group by prices.pricing_version
         ) as used on used.pricing_version = v.version
         order by v.valid_from"""
     )

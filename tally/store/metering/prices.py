@@ -20,6 +20,7 @@ class StoredVersion(NamedTuple):
     currency: str
     content: str
     content_hash: str
+    mid_period: str
 
 
 class PriceRow(NamedTuple):
@@ -83,9 +84,9 @@ def lock_versions(connection: Connection) -> None:
 
 
 def stored_versions(connection: Connection) -> list[StoredVersion]:
-    """List all versions, by the first month that they hold for."""
+    """List all versions, by the first day that they hold for."""
     rows = connection.execute(
-        "select version, valid_from, valid_to, currency, content::text, content_hash"
+        "select version, valid_from, valid_to, currency, content::text, content_hash, mid_period"
         " from ledger.pricing_versions order by valid_from"
     )
     return [StoredVersion(*row) for row in rows]
@@ -95,8 +96,8 @@ def insert_version(connection: Connection, rows: VersionRows) -> None:
     """Add one version with all its rows; they never change afterwards."""
     version, prices, tiers, modifiers, unpriced = rows
     connection.execute(
-        "insert into ledger.pricing_versions (version, valid_from, valid_to, currency, content, content_hash)"
-        " values (%s, %s, %s, %s, %s::jsonb, %s)",
+        "insert into ledger.pricing_versions (version, valid_from, valid_to, currency, content, content_hash,"
+        " mid_period) values (%s, %s, %s, %s, %s::jsonb, %s, %s)",
         version,
     )
     with connection.cursor() as cursor:

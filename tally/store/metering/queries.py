@@ -99,6 +99,8 @@ class RatedRow(NamedTuple):
     currency: str
     pricing_version: str
     basis: dict[str, Any] | None
+    from_ts: datetime | None  # the part of the usage record that it pays for; None: all of it
+    to_ts: datetime | None
     sign: int
     reverses_id: UUID | None
 

@@ -34,6 +34,14 @@ class QuotedUsage(NamedTuple):
     usage: dict[str, Any]
 
 
+class QuotedPart(NamedTuple):
+    """A part of the month and the loaded version that prices it."""
+
+    pricing_version: str
+    from_ts: datetime
+    to_ts: datetime
+
+
 class QuotedRate(NamedTuple):
     """What one dimension of a record costs."""
 
@@ -46,17 +54,20 @@ class QuotedRate(NamedTuple):
     amount: Decimal
     amount_exact: Decimal
     currency: str
+    pricing_version: str
+    from_ts: datetime | None  # the part of the usage that it pays for, where prices change in it; None: all of it
+    to_ts: datetime | None
     basis: dict[str, Any] | None  # what the amount goes by that other records decide
 
 
-_RATING = rating_sql(RatingTables(run="quoted_run", usage_records="quoted_usage")).replace("%", "%%")
+_TABLES = RatingTables(run="quoted_parts", usage_records="quoted_usage", parts="quoted_parts")
+_RATING = rating_sql(_TABLES).replace("%", "%%")
 
 _RATED = f"""
-    with quoted_run as (
-        select
-            null::uuid as run_id, %(period)s::text as period, %(period_from)s::timestamptz as period_from,
-            %(period_to)s::timestamptz as period_to, %(period_to)s::timestamptz as metered_to,
-            %(version)s::text as pricing_version
+    with quoted_parts as (
+        select * from jsonb_to_recordset(%(parts)s::jsonb) as part (
+            pricing_version text, from_ts timestamptz, to_ts timestamptz
+        )
     ),
 
     quoted_usage as (
@@ -71,16 +82,21 @@ _RATED = f"""
     select {", ".join(QuotedRate._fields)} from ({_RATING}) as rated"""
 
 
-def rated(
-    connection: Connection, period: str, span: tuple[datetime, datetime], version: str, usage: Sequence[QuotedUsage]
-) -> list[QuotedRate]:
-    """Rate usage of a period by a loaded version, as its close would; in no order."""
-    rows = [record._asdict() for record in usage]
-    for row in rows:
-        row.update(id=str(row["id"]), from_ts=format_instant(row["from_ts"]), to_ts=format_instant(row["to_ts"]))
-    asked = {
-        "period": period, "period_from": span[0], "period_to": span[1], "version": version, "usage": write_json(rows),
-    }  # fmt: skip
+def rated(connection: Connection, parts: Sequence[QuotedPart], usage: Sequence[QuotedUsage]) -> list[QuotedRate]:
+    """Rate usage of a month by loaded versions, as its close would; in no order.
+
+    What counters gained counts whole: usage that has some must lie within one part.
+    """
+    asked = {"parts": write_json(_rows(parts)), "usage": write_json(_rows(usage))}
     with connection.transaction():
         connection.execute("set transaction read only")
         return [QuotedRate(*row) for row in connection.execute(_RATED.encode(), asked, prepare=False)]
+
+
+def _rows(values: Sequence[QuotedPart] | Sequence[QuotedUsage]) -> list[dict[str, Any]]:
+    rows = [value._asdict() for value in values]
+    for row in rows:
+        row |= {name: format_instant(row[name]) for name in ("from_ts", "to_ts")}
+        if "id" in row:
+            row["id"] = str(row["id"])
+    return rows

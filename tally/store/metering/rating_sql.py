@@ -19,7 +19,9 @@ _FILES = ("keys.sql", "rounding.sql", "rating.sql")
 class RatingTables:
     """Names of the relations that rating reads, as SQL writes them; never text from outside.
 
-    ``run`` has one row with ``pricing_version``; ``usage_records`` the columns of metering.int_usage_records.
+    ``run`` has one row with ``pricing_version``; ``usage_records`` the columns of metering.int_usage_records. With
+    ``parts``, which has a row of (pricing_version, from_ts, to_ts) for each version, ``run`` is not read. Without
+    ``increments``, of the columns of metering.int_usage_increments, no record that has counters may be cut by them.
     """
 
     run: str
@@ -28,6 +30,8 @@ class RatingTables:
     prices: str = "ledger.prices"
     modifiers: str = "ledger.price_modifiers"
     tiers: str = "ledger.price_tiers"
+    parts: str | None = None
+    increments: str | None = None
 
 
 def rating_sql(tables: RatingTables) -> str:

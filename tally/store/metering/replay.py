@@ -19,7 +19,8 @@ _SCHEMAS = ("staging", "metering", "marts")
 # Which life a record is of may differ: nobody is billed for that, and a correction leaves it as it was.
 _USAGE_SAYS = "cloud, platform, resource_type, resource_id, project_id, state, from_ts, to_ts, usage"
 _RATED_SAYS = """rated.cloud, rated.platform, rated.resource_type, rated.resource_id, rated.project_id,
-    rated.dimension, used.from_ts, used.to_ts, rated.quantity, rated.price, rated.state_modifier, rated.type_modifier,
+    rated.dimension, coalesce(rated.from_ts, used.from_ts) as from_ts, coalesce(rated.to_ts, used.to_ts) as to_ts,
+    rated.quantity, rated.price, rated.state_modifier, rated.type_modifier,
     rated.amount_exact, rated.amount, rated.currency, rated.pricing_version"""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 from tally.domain.run import Check, Run, RunKind, RunStatus
 from tally.store.database import Connection
@@ -19,6 +20,7 @@ _RECORDS = ("bills", "adjustments", "attributions", "rated_records", "usage_reco
 
 def insert_run(connection: Connection, values: dict[str, Any]) -> Run:
     """Begin a run; it stays invisible until it is completed."""
+    values = {name: Jsonb(value) if isinstance(value, list) else value for name, value in values.items()}
     columns = ", ".join(values)
     marks = ", ".join(f"%({name})s" for name in values)
     query = f"insert into ledger.runs ({columns}) values ({marks}) returning {_RUN}"

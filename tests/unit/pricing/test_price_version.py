@@ -9,9 +9,9 @@ import pytest
 import simplejson
 import yaml
 
-from pricing.model import Formula, PriceVersion, check_collisions, version_for
+from pricing.model import Formula, PriceVersion
 from pricing.price_file import parse_price_version
-from tally.domain.errors import InvalidInput, Refused
+from tally.domain.errors import InvalidInput
 from tally.domain.resource_type import ResourceType
 
 ROOT = Path(__file__).parents[3]
@@ -190,9 +190,10 @@ class TestFaults:
         )
         assert message == (
             "line 1: the version lacks currency; "
-            "line 2: valid_from is '2026-03-02'; write the first of a month: 2026-03-01; "
+            "line 2: valid_from is '2026-03-02'; write the first of a month: 2026-03-01, or say with mid_period what "
+            "becomes of that month; "
             "line 3: the version has the unknown key 'colour'; "
-            "known are version, valid_from, currency, pricing, valid_to, unpriced; "
+            "known are version, valid_from, currency, pricing, valid_to, mid_period, unpriced; "
             "line 8: price_per_unit_hour of openstack.instance.vcpus is -0.02; it is never negative; "
             "line 9: type of openstack.instance.ram_gb is 'per_fortnight'; known are time_gauge, counter"
         )
@@ -264,42 +265,6 @@ class TestMonths:
     def test_valid_from_names_a_month(self, text: str) -> None:
         assert small(valid_from=text).valid_from == date(2026, 3, 1)
 
-    def test_a_version_holds_until_the_next_begins(self) -> None:
-        versions = [small("b", "2026-05"), small("a", "2026-03")]
-        assert [version_for(versions, date(2026, month, 1)).version for month in (3, 4, 5, 12)] == ["a", "a", "b", "b"]
-
-    def test_an_april_list_does_not_rate_may(self) -> None:
-        """S39: never another month's price; the message lists what is loaded."""
-        april = small("april", "2026-04", "2026-05")
-        assert version_for([april], date(2026, 4, 1)) is april
-        with pytest.raises(Refused, match=r"no price version is valid for 2026-05.*april \(from 2026-04 up to"):
-            version_for([april], date(2026, 5, 1))
-
-    def test_a_month_before_all_versions_or_between_two_has_none(self) -> None:
-        versions = [small("a", "2026-03", "2026-04"), small("b", "2026-06")]
-        for month in (2, 4, 5):
-            with pytest.raises(Refused, match=f"no price version is valid for 2026-0{month}"):
-                version_for(versions, date(2026, month, 1))
-        with pytest.raises(Refused, match="loaded: none"):
-            version_for([], date(2026, 3, 1))
-
-    def test_an_equal_valid_from_collides(self) -> None:
-        """S40: refused when loaded, not at billing."""
-        with pytest.raises(Refused, match="a and b both begin with 2026-03"):
-            check_collisions([small("b"), small("a")])
-
-    def test_a_valid_to_past_the_next_version_collides(self) -> None:
-        """S40."""
-        with pytest.raises(Refused, match=r"a \(from 2026-03 up to, not including, 2026-06\) reaches into b"):
-            check_collisions([small("a", "2026-03", "2026-06"), small("b", "2026-05")])
-
-    def test_all_collisions_are_named_together(self) -> None:
-        with pytest.raises(Refused) as caught:
-            check_collisions([small("a"), small("b"), small("c", "2026-05", "2026-07"), small("d", "2026-06")])
-        assert len(caught.value.reasons) == 3
-
-    def test_an_open_version_and_one_that_ends_where_the_next_begins_do_not_collide(self) -> None:
-        check_collisions([small("a"), small("b", "2026-05", "2026-06"), small("c", "2026-06")])
 
 
 def test_a_formula_is_one_of_two() -> None:

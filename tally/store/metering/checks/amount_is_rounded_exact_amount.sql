@@ -2,31 +2,39 @@
 -- price x modifiers / 3.6e9, it is the only cent within half a cent of N, and the upper one of two. Nothing is divided
 -- here and nothing rounded; quantity, price and modifiers are looked up again.
 -- Remedy: the rating model has a fault; report it with the named record.
-with run as not materialized (
-    select * from ledger.runs where id = :run_id
+with parts as not materialized (
+    select * from ledger.run_prices where run_id = :run_id
 ),
 
 prices as (
-    select prices.* from ledger.prices inner join run on prices.version = run.pricing_version
+    select prices.* from ledger.prices inner join parts on prices.version = parts.pricing_version
 ),
 
 modifiers as not materialized (
     select modifiers.*
     from ledger.price_modifiers as modifiers
-    inner join run on modifiers.version = run.pricing_version
+    inner join parts on modifiers.version = parts.pricing_version
 ),
 
 priced as (
     select
         rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension,
         rated.quantity, rated.price, rated.state_modifier, rated.type_modifier, rated.amount, rated.amount_exact,
-        (usage_records.usage ->> rated.dimension)::numeric as metered_quantity,
+        -- What was counted in a part of a record is checked with the parts: every_part_is_rated.
+        case
+            when rated.from_ts is not null and prices.formula = 'counter' then rated.quantity
+            else (usage_records.usage ->> rated.dimension)::numeric
+        end as metered_quantity,
         prices.price as listed_price,
         case when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) else 1 end as listed_state_modifier,
         case when prices.formula = 'time_gauge' then coalesce(by_type.modifier, 1) else 1 end as listed_type_modifier,
         case
             when prices.formula = 'time_gauge'
-                then extract(epoch from usage_records.to_ts - usage_records.from_ts) * 1000000
+                then
+                    extract(
+                        epoch from coalesce(rated.to_ts, usage_records.to_ts)
+                        - coalesce(rated.from_ts, usage_records.from_ts)
+                    ) * 1000000
             else 3600000000
         end as factor
     from metering.int_rated_records as rated
@@ -36,15 +44,18 @@ priced as (
             and usage_records.resource_id = rated.resource_id and usage_records.id = rated.usage_record_id
     left join prices
         on
-            prices.platform = usage_records.platform and prices.resource_type = usage_records.resource_type
+            prices.version = rated.pricing_version
+            and prices.platform = usage_records.platform and prices.resource_type = usage_records.resource_type
             and prices.metric = rated.dimension
     left join modifiers as by_state
         on
-            by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
+            by_state.version = rated.pricing_version
+            and by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
             and by_state.kind = 'state' and by_state.value = usage_records.state
     left join modifiers as by_type
         on
-            by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
+            by_type.version = rated.pricing_version
+            and by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
             and by_type.kind = 'type' and by_type.value = usage_records.usage ->> 'type'
     where
         rated.run_id = :run_id

@@ -1,44 +1,70 @@
--- Each amount whose price has tiers, a cap or charged times is what its record adds to the cost of those before it,
--- rounded once, half-up. What comes before is what is left of the month after it, the cost of tiers a sum of their
+-- Each amount whose price has tiers, a cap or charged times is what its record, or the part of it that is paid for, adds
+-- to the cost of those before it, rounded once, half-up. What comes before is what is left of the month after it, the cost of tiers a sum of their
 -- steps in price, and a cap what remains of it: nothing is worked out as the rating model does.
 -- Remedy: the rating model has a fault; report it with the named record.
-with run as (
-    select * from ledger.runs where id = :run_id
+with parts as (
+    select * from ledger.run_prices where run_id = :run_id
 ),
 
-prices as (
-    select prices.*, case when prices.formula = 'time_gauge' then 3600000000 else 1 end as units_of_a_bound
-    from ledger.prices
-    inner join run on prices.version = run.pricing_version
-    where
+priced as (
+    select
+        prices.*, case when prices.formula = 'time_gauge' then 3600000000 else 1 end as units_of_a_bound,
         prices.tier_mode is not null or prices.minimum_us is not null or prices.increment_us is not null
-        or prices.monthly_cap is not null
+        or prices.monthly_cap is not null as has_terms
+    from ledger.prices
+    inner join parts on prices.version = parts.pricing_version
+),
+
+-- Where one version has terms for a metric, they count what the others price.
+prices as (
+    select
+        priced.*,
+        (
+            select max(others.tier_group) from priced as others
+            where
+                others.platform = priced.platform and others.resource_type = priced.resource_type
+                and others.metric = priced.metric
+        ) as counted_per
+    from priced
+    where
+        exists (
+            select from priced as others
+            where
+                others.platform = priced.platform and others.resource_type = priced.resource_type
+                and others.metric = priced.metric and others.has_terms
+        )
 ),
 
 steps as (
     select
         tiers.*,
         tiers.price - lag(tiers.price, 1, 0::numeric) over (
-            partition by tiers.platform, tiers.resource_type, tiers.metric order by tiers.no
+            partition by tiers.version, tiers.platform, tiers.resource_type, tiers.metric order by tiers.no
         ) as rise
     from ledger.price_tiers as tiers
-    inner join run on tiers.version = run.pricing_version
+    inner join parts on tiers.version = parts.pricing_version
 ),
 
 modifiers as (
     select modifiers.*
     from ledger.price_modifiers as modifiers
-    inner join run on modifiers.version = run.pricing_version
+    inner join parts on modifiers.version = parts.pricing_version
 ),
 
 rated as (
     select
         rated.cloud, rated.platform, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension,
         rated.project_id, rated.amount, rated.amount_exact, rated.basis, prices.formula, prices.price,
-        prices.tier_mode, prices.tier_group, prices.minimum_us, prices.increment_us, prices.monthly_cap,
-        prices.units_of_a_bound, usage_records.lifetime_no, usage_records.from_ts,
-        extract(epoch from usage_records.to_ts - usage_records.from_ts) * 1000000 as length_us,
-        (usage_records.usage ->> rated.dimension)::numeric as quantity,
+        prices.version, prices.has_terms, prices.tier_mode, prices.counted_per, prices.minimum_us, prices.increment_us,
+        prices.monthly_cap, prices.units_of_a_bound, usage_records.lifetime_no,
+        coalesce(rated.from_ts, usage_records.from_ts) as from_ts,
+        extract(
+            epoch from coalesce(rated.to_ts, usage_records.to_ts) - coalesce(rated.from_ts, usage_records.from_ts)
+        ) * 1000000 as length_us,
+        -- What was counted in a part of a record is checked with the parts: every_part_is_rated.
+        case
+            when rated.from_ts is not null then rated.quantity else (usage_records.usage ->> rated.dimension)::numeric
+        end as quantity,
         case
             when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) * coalesce(by_type.modifier, 1)
             else 1
@@ -50,24 +76,28 @@ rated as (
             and usage_records.resource_id = rated.resource_id and usage_records.id = rated.usage_record_id
     inner join prices
         on
-            prices.platform = usage_records.platform and prices.resource_type = usage_records.resource_type
+            prices.version = rated.pricing_version
+            and prices.platform = usage_records.platform and prices.resource_type = usage_records.resource_type
             and prices.metric = rated.dimension
     left join modifiers as by_state
         on
-            by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
+            by_state.version = rated.pricing_version
+            and by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
             and by_state.kind = 'state' and by_state.value = usage_records.state
     left join modifiers as by_type
         on
-            by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
+            by_type.version = rated.pricing_version
+            and by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
             and by_type.kind = 'type' and by_type.value = usage_records.usage ->> 'type'
     where rated.run_id = :run_id
 ),
 
+-- The price that holds at the end of a life says what is added to it.
 lives as (
     select
         cloud, resource_type, resource_id, lifetime_no, dimension, max(from_ts) as last_from_ts,
-        ceil(greatest(sum(length_us), coalesce(max(minimum_us), 0)) / coalesce(max(increment_us), 1))
-        * coalesce(max(increment_us), 1) - sum(length_us) as added_us
+        sum(length_us) as lived_us, coalesce((array_agg(minimum_us order by from_ts desc))[1], 0) as minimum_us,
+        coalesce((array_agg(increment_us order by from_ts desc))[1], 1) as increment_us
     from rated
     group by cloud, resource_type, resource_id, lifetime_no, dimension
 ),
@@ -77,7 +107,12 @@ measured as (
         rated.*,
         case
             when rated.formula = 'counter' then rated.quantity
-            when rated.from_ts = lives.last_from_ts then (rated.length_us + lives.added_us) * rated.quantity
+            when rated.from_ts = lives.last_from_ts
+                then
+                    rated.quantity * (
+                        rated.length_us - lives.lived_us
+                        + ceil(greatest(lives.lived_us, lives.minimum_us) / lives.increment_us) * lives.increment_us
+                    )
             else rated.length_us * rated.quantity
         end as units
     from rated
@@ -96,7 +131,7 @@ totals as (
     from measured
     window grouped as (
         partition by
-            cloud, resource_type, dimension, case when tier_group = 'project' then project_id else resource_id end
+            cloud, resource_type, dimension, case when counted_per = 'project' then project_id else resource_id end
     )
 ),
 
@@ -110,8 +145,8 @@ costs as (
                     select sum(steps.rise)
                     from steps
                     where
-                        steps.platform = totals.platform and steps.resource_type = totals.resource_type
-                        and steps.metric = totals.dimension
+                        steps.version = totals.version and steps.platform = totals.platform
+                        and steps.resource_type = totals.resource_type and steps.metric = totals.dimension
                         and (steps.no = 1 or steps.above * totals.units_of_a_bound < totals.total)
                 ), 0)
             else (
@@ -124,8 +159,8 @@ costs as (
                     )), 0)
                 from steps
                 where
-                    steps.platform = totals.platform and steps.resource_type = totals.resource_type
-                    and steps.metric = totals.dimension
+                    steps.version = totals.version and steps.platform = totals.platform
+                    and steps.resource_type = totals.resource_type and steps.metric = totals.dimension
             )
         end * (case when totals.formula = 'time_gauge' then 1 else 3600000000 end) as uncapped
     from totals
@@ -156,6 +191,6 @@ where
         and (amount_exact - 0.0000000000005) * 3600000000 <= numerator
         and numerator < (amount_exact + 0.0000000000005) * 3600000000
     )
-    or basis is null
+    or (has_terms and basis is null)
     or (tier_mode is not null and ((basis ->> 'before')::numeric, (basis ->> 'total')::numeric)
         is distinct from (units_before, total))
