@@ -297,7 +297,10 @@ def test_a_quote_is_answered_over_http(api: Client) -> None:
         "amount": Decimal("59.52"),
         "amount_exact": Decimal("59.52"),
         "basis": None,
+        "from": None,
+        "to": None,
     }
+    assert answer["price_changes"] == []
     for wrong, status in (
         ({"period": "2026-03", "items": []}, 400),
         ({"period": "2026-03", "items": [instance()] * 1001}, 400),
