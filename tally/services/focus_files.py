@@ -1,4 +1,4 @@
-"""FOCUS rows as files: CSV and Parquet, batch by batch, and the description of their columns. No row is kept.
+"""FOCUS rows as files: CSV, and the description of their columns. No row is kept. Parquet is focus_parquet.py's.
 
 What a row says belongs to pricing.documents.focus; which rows there are, to focus_export.py.
 """
@@ -8,21 +8,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-from pyarrow import parquet
 
 from pricing.documents.focus import FocusRow
 from pricing.documents.focus_columns import COLUMNS, FOCUS_VERSION, NAMES, Column, Kind
 from tally import __version__
-from tally.domain.errors import Refused
 from tally.domain.instants import format_instant
 
-_BATCH = 20_000
-_DECIMAL_DIGITS = 38  # of a decimal128
+DECIMAL_DIGITS = 38  # of a decimal128
 _START, _END = NAMES.index("ChargePeriodStart"), NAMES.index("ChargePeriodEnd")
 _SECOND = timedelta(seconds=1)
 _DATA_TYPES = {Kind.TEXT: "STRING", Kind.JSON: "JSON", Kind.INSTANT: "DATETIME"}
@@ -34,22 +28,6 @@ def write_csv(rows: Iterable[FocusRow], path: Path) -> None:
         writer = csv.writer(stream)
         writer.writerow(NAMES)
         writer.writerows(map(_csv_row, rows))
-
-
-def write_parquet(rows: Iterable[FocusRow], path: Path) -> None:
-    """Write rows as Parquet with decimal128 and timestamp[us, UTC].
-
-    Raises:
-        Refused: if a number has more digits than a decimal128 holds.
-    """
-    schema = pa.schema(
-        [pa.field(column.name, _arrow_type(column.kind), nullable=column.nullable) for column in COLUMNS],
-        metadata={"FocusVersion": FOCUS_VERSION, "DataGenerator": f"Tally {__version__}"},
-    )
-    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        remaining = iter(rows)
-        while batch := list(islice(remaining, _BATCH)):
-            writer.write_batch(_record_batch(batch, schema))
 
 
 def write_metadata(path: Path, now: datetime) -> None:
@@ -65,7 +43,14 @@ def write_metadata(path: Path, now: datetime) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-WRITERS: Mapping[str, Callable[[Iterable[FocusRow], Path], None]] = {"csv": write_csv, "parquet": write_parquet}
+def _write_parquet(rows: Iterable[FocusRow], path: Path) -> None:
+    """Import what writes Parquet only now: it takes seconds, and 45 MB of each process of the API."""
+    from tally.services.focus_parquet import write_parquet
+
+    write_parquet(rows, path)
+
+
+WRITERS: Mapping[str, Callable[[Iterable[FocusRow], Path], None]] = {"csv": write_csv, "parquet": _write_parquet}
 
 
 def _csv_row(row: FocusRow) -> Iterator[str]:
@@ -95,23 +80,9 @@ def _decimal(value: Decimal, kind: Kind) -> str:
     return f"{whole}.{decimals.rstrip('0') or '0'}"
 
 
-def _arrow_type(kind: Kind) -> pa.DataType:
-    if kind is Kind.INSTANT:
-        return pa.timestamp("us", tz="UTC")
-    return pa.string() if kind.decimals is None else pa.decimal128(_DECIMAL_DIGITS, kind.decimals)
-
-
-def _record_batch(rows: list[FocusRow], schema: pa.Schema) -> pa.RecordBatch:
-    try:
-        arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    except pa.ArrowInvalid as error:
-        raise Refused("a charge does not fit into the columns of FOCUS", [str(error)]) from None
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
 def _definition(column: Column) -> dict[str, Any]:
     if column.kind.decimals is not None:
-        scale = {"NumericPrecision": _DECIMAL_DIGITS, "NumberScale": column.kind.decimals}
+        scale = {"NumericPrecision": DECIMAL_DIGITS, "NumberScale": column.kind.decimals}
         return {"ColumnName": column.name, "DataType": "DECIMAL"} | scale
     encoding = {"StringEncoding": "UTF-8"} if column.kind is Kind.TEXT else {}
     return {"ColumnName": column.name, "DataType": _DATA_TYPES[column.kind]} | encoding

@@ -3,6 +3,7 @@
 The table is written from the requirement, not from the server; every operation of the contract has to stand in it.
 """
 
+import csv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -455,3 +456,13 @@ def test_a_sync_credential_cannot_say_that_deletions_are_right(world: World) -> 
     for caller, status in {"sync": 403, "operator": 200}.items():
         client = Client(world.api.url, world.proofs[caller])
         assert client.post(f"/internal/sync/{CLOUD}", accept_deletions="true").status_code == status
+
+
+def test_a_consumer_gets_the_charges_of_its_own_bills_alone(world: World) -> None:
+    """Without a filter; one that has no project gets none."""
+    accounts = {}
+    for caller in ("read_all", "consumer", "guest"):
+        answer = Client(world.api.url, world.proofs[caller]).get("/api/v1/focus", period=str(PERIOD))
+        assert answer.status_code == 200, answer.text
+        accounts[caller] = {line["BillingAccountId"] for line in csv.DictReader(answer.text.splitlines())}
+    assert accounts == {"read_all": {f"{CLOUD}/p-1", f"{CLOUD}/p-2"}, "consumer": {f"{CLOUD}/p-1"}, "guest": set()}

@@ -10,7 +10,8 @@ import pytest
 
 from pricing.documents.focus_columns import COLUMNS, NAMES, Kind
 from tally.domain.errors import Refused
-from tally.services.focus_files import write_csv, write_parquet
+from tally.services.focus_files import write_csv
+from tally.services.focus_parquet import write_parquet
 
 SAMPLES: dict[Kind, Any] = {Kind.TEXT: "text", Kind.JSON: "{}", Kind.INSTANT: datetime(2026, 3, 1, tzinfo=UTC)}
 
