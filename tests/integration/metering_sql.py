@@ -3,27 +3,23 @@
 What tests use that look at timelines and usage themselves; tests of the whole close go through the job.
 """
 
-import os
 import tempfile
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from datetime import UTC, datetime
-from functools import cache
-from io import StringIO
-from pathlib import Path
-from urllib.parse import unquote
+from functools import cache, lru_cache
+from typing import Any
 
-import psycopg
-from dbt.cli.main import dbtRunner
-from dbt.contracts.graph.manifest import Manifest
+import pytest
+from psycopg.conninfo import make_conninfo
 
+from resources.dbt_runner import invoke
+from resources.manifest import manifest_for
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services import runs
 from tally.services.counters import Counters
 from tally.store.database import Connection
 
-PROJECT = Path(__file__).parents[2] / "dbt_project"
 USAGE = "+int_usage_records +int_findings +int_proved_lives"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -46,53 +42,26 @@ def meter(
 
 def compiled_expression(metering: Connection, template: str) -> str:
     """The SQL of a template that calls macros of the project."""
-    os.environ.update(_environment(metering))
-    with redirect_stdout(StringIO()):
-        result = _runner(metering.info.dbname).invoke(["compile", "--inline", template, "--quiet", *_places()])
-    assert result.success, result.exception
-    return str(result.result.results[0].node.compiled_code)  # type: ignore[union-attr]
+    result = _invoke(metering, "compile", "--inline", template)
+    return str(result.results[0].node.compiled_code)
 
 
 def dbt(metering: Connection, command: str, run: Run, select: str, *options: str) -> None:
-    """Run dbt in this process for the database of a connection; the assertion tells what failed."""
-    os.environ.update(_environment(metering))
-    arguments = [
-        command, "--select", *select.split(), "--vars", f"{{run_id: {run.id}, scope: {run.scope}}}", "--quiet",
-        *options, *_places(),
-    ]
-    result = _runner(metering.info.dbname).invoke(arguments)
-    results = getattr(result.result, "results", ())
-    failed = [f"{r.node.name}: {r.message}" for r in results if r.status not in ("success", "pass")]
-    assert result.success, failed or result.exception
+    """Run dbt in this process for the database of a connection; the error tells what failed."""
+    variables = f"{{run_id: {run.id}, scope: {run.scope}}}"
+    _invoke(metering, command, "--select", *select.split(), "--vars", variables, *options)
 
 
-def _environment(metering: Connection) -> dict[str, str]:
-    parts = psycopg.conninfo.conninfo_to_dict(metering.info.dsn)
-    return {
-        "DBT_TALLY_HOST": str(parts.get("host", "localhost")),
-        "DBT_TALLY_PORT": str(parts.get("port", 5432)),
-        "DBT_TALLY_USER": str(parts.get("user", "postgres")),
-        "DBT_TALLY_DBNAME": str(parts["dbname"]),
-        "DBT_ENV_SECRET_TALLY_PASSWORD": unquote(metering.info.password or ""),
-        "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
-        "DO_NOT_TRACK": "1",
-    }
+def _invoke(metering: Connection, *arguments: str) -> Any:
+    url = make_conninfo(metering.info.dsn, password=metering.info.password)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_HOME", _scratch())
+        return invoke([*arguments, "--no-write-json"], url, _manifest(url))
 
 
-@cache
-def _runner(database: str) -> dbtRunner:
-    """A runner that parses the project once for a database: the manifest names it in every relation."""
-    assert os.environ["DBT_TALLY_DBNAME"] == database
-    parsed = dbtRunner().invoke(["parse", "--quiet", *_places()])
-    assert isinstance(parsed.result, Manifest), parsed.exception
-    return dbtRunner(manifest=parsed.result)
-
-
-def _places() -> list[str]:
-    return [
-        "--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT),
-        "--target-path", _scratch(), "--log-path", _scratch(),
-    ]
+@lru_cache(maxsize=4)
+def _manifest(url: str) -> Any:
+    return manifest_for(url)
 
 
 @cache
