@@ -7,6 +7,7 @@ each pytest worker. Nothing is left behind: databases are dropped, the server is
 import inspect
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,10 @@ hypothesis_settings.load_profile("tally")
 # dbt asks inspect for the module of every frame on the stack, once for each of its flags. The frames by which xdist
 # starts belong to none that inspect knows, and it would search all modules each time: minutes over all tests.
 inspect.modulesbyfile.update({"<string>": "__main__", xdist.remote.__file__: "xdist.remote"})
+
+
+# What is started in the background ignores Ctrl-C, and hands that down to the programs that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +84,14 @@ def home() -> Iterator[Path]:
     """An empty TALLY_HOME for one test."""
     with temporary_home() as folder:
         yield folder
+
+
+@pytest.fixture(scope="session")
+def tally_home() -> Iterator[None]:
+    """A TALLY_HOME for dbt's files, the same for all tests: the project is parsed once."""
+    with temporary_home() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_HOME", str(home))
+        yield
 
 
 @pytest.fixture(scope="session")

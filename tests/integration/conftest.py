@@ -6,18 +6,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tally.store.database import connected
-from tests.conftest import fresh_database, temporary_home
+from tests.conftest import fresh_database
 from tests.integration.api_server import Client, live_api
 from tests.integration.closing import SMALL_MONTH, House, copied, template_of
 from tests.integration.victoria import Victoria, running_victoria
-
-
-@pytest.fixture(scope="session")
-def tally_home() -> Iterator[None]:
-    """A TALLY_HOME for dbt's files, the same for all tests: the project is parsed once."""
-    with temporary_home() as home, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TALLY_HOME", str(home))
-        yield
 
 
 @pytest.fixture(scope="session")

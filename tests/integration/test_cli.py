@@ -5,11 +5,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import requests
@@ -18,34 +17,8 @@ from typer.testing import CliRunner
 from tally import example
 from tally.cli import app
 from tally.store.database import Connection
+from tests.integration.command_line import PATIENCE, TALLY, Done, Tally, environment, program, run
 from tests.integration.test_late import finalized_run
-
-TALLY = Path(sys.executable).with_name("tally")
-PATIENCE = 600  # seconds; only what hangs needs them
-
-
-class Done(NamedTuple):
-    """What a command left."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> str:
-        """The one line on stderr."""
-        lines = self.err.splitlines()
-        assert len(lines) == 1, self.err
-        assert lines[0].startswith("tally: ")
-        return lines[0]
-
-
-Tally = Callable[..., Done]
-
-
-def environment(**changes: str) -> dict[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
-    return clean | changes
 
 
 @pytest.fixture
@@ -66,15 +39,9 @@ def embedded(home: Path) -> Iterator[dict[str, str]]:
     assert not (home / "postgres/data/postmaster.pid").exists()
 
 
-def run(variables: dict[str, str], *arguments: str | Path, stdin: bytes = b"") -> Done:
-    command = [TALLY, *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, env=variables, check=False, timeout=PATIENCE)
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
 @pytest.fixture
 def tally(installed: dict[str, str]) -> Tally:
-    """The program, in an installation on the test server."""
+    """The command line, in an installation on the test server."""
     return lambda *arguments, stdin=b"": run(installed, *arguments, stdin=stdin)
 
 
@@ -87,10 +54,11 @@ def free_port() -> int:
 EVENT = example.EVENTS.read_bytes().splitlines()[0]
 
 
-def test_a_repeated_file_is_counted_and_not_stored(tally: Tally, reporting: Connection) -> None:
+def test_a_repeated_file_is_counted_and_not_stored(installed: dict[str, str], reporting: Connection) -> None:
     """Taking a file again is safe."""
-    assert tally("ingest", example.EVENTS).out == "accepted 157, deduplicated 0, rejected 0\n"
-    again = tally("ingest", example.EVENTS)
+    first = program(installed, "ingest", example.EVENTS)
+    assert first.out == "accepted 157, deduplicated 0, rejected 0\n"
+    again = program(installed, "ingest", example.EVENTS)
     assert (again.status, again.out, again.err) == (0, "accepted 0, deduplicated 157, rejected 0\n", "")
     assert reporting.execute("select count(*) from reporting.events").fetchone() == (157,)
 
@@ -184,10 +152,9 @@ def test_a_month_without_a_run_has_no_bills(tally: Tally) -> None:
 @pytest.mark.slow
 def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str], home: Path) -> None:
     """Neither a month that Dagster does not know nor its own database's silence shows a traceback."""
-    for period in ("2019-12", "9998-12"):
-        done = run(installed, "close", period)
-        assert done.status == 1
-        assert "months from 2020-01 to" in done.error
+    done = run(installed, "close", "9998-12")
+    assert done.status == 1
+    assert "months from 2020-01 to" in done.error
     url = f"postgresql://tally:hunter2@127.0.0.1:{free_port()}/tally_dagster"
     done = run(installed | {"TALLY_DAGSTER_URL": url}, "close", "2026-03")
     assert done.status == 1
@@ -287,9 +254,9 @@ def test_an_interrupted_command_stops_what_it_started(
 def test_the_help_names_every_command(home: Path) -> None:
     """Without a command the help is shown, as wrong usage."""
     variables = environment(TALLY_HOME=str(home))
-    shown = run(variables)
+    shown = program(variables)
     assert shown.status == 2
-    assert run(variables, "--help") == (0, shown.out, "")
+    assert program(variables, "--help") == (0, shown.out, "")
     for command in ("ingest", "close", "finalize", "bill", "periods", "runs", "up", "demo", "migrate", "project"):
         assert f" {command} " in shown.out
         helped = CliRunner().invoke(app, [command, "--help"])
@@ -299,11 +266,11 @@ def test_the_help_names_every_command(home: Path) -> None:
 
 def test_migrate_says_what_it_changed(embedded: dict[str, str]) -> None:
     """The second time there is nothing to change."""
-    first = run(embedded, "migrate")
+    first = program(embedded, "migrate")
     assert first.status == 0, first
     assert "migrated reporting: 0001_registry" in first.out
     assert "loaded price version: 2026-03" in first.out
-    assert run(embedded, "migrate").out == "everything is up to date\n"
+    assert program(embedded, "migrate").out == "everything is up to date\n"
 
 
 def test_up_refuses_a_taken_port(installed: dict[str, str]) -> None:
@@ -316,34 +283,53 @@ def test_up_refuses_a_taken_port(installed: dict[str, str]) -> None:
     assert "name another port" in done.error
 
 
-@pytest.mark.slow
-def test_up_serves_until_it_is_interrupted(embedded: dict[str, str], home: Path, tmp_path: Path) -> None:
-    """From any directory; afterwards neither Dagster nor PostgreSQL runs."""
+@contextmanager
+def up(variables: dict[str, str], cwd: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """`tally up` as it serves, and its address; afterwards neither Dagster nor PostgreSQL runs."""
     port = free_port()
     command = subprocess.Popen(
         [TALLY, "up"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=embedded | {"TALLY_WEB_PORT": str(port)},
-        cwd=tmp_path,
+        env=variables | {"TALLY_WEB_PORT": str(port)},
+        cwd=cwd,
         text=True,
     )
     assert command.stdout is not None
-    shown = command.stdout.readline()
     try:
-        assert f"http://127.0.0.1:{port}" in shown
-        query = {"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { jobs { name } } } } }"}
-        answer = requests.post(f"http://127.0.0.1:{port}/graphql", json=query, timeout=60).json()
-        jobs = [job["name"] for node in answer["data"]["repositoriesOrError"]["nodes"] for job in node["jobs"]]
-        assert {"close_month", "finalize_month"} <= set(jobs)
+        assert f"http://127.0.0.1:{port}" in command.stdout.readline()
+        yield command, f"http://127.0.0.1:{port}"
     finally:
         command.send_signal(signal.SIGINT)
-        _, err = command.communicate(timeout=PATIENCE)
-    assert command.returncode == 0
-    assert err == ""
-    assert processes_that_name(str(home)) == []
+        command.communicate(timeout=PATIENCE)
+    assert processes_that_name(variables["TALLY_HOME"]) == []
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.slow
+def test_up_serves_until_it_is_interrupted(embedded: dict[str, str], tmp_path: Path) -> None:
+    """From any directory, and without a word."""
+    with up(embedded, tmp_path) as (command, address):
+        query = {"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { jobs { name } } } } }"}
+        answer = requests.post(f"{address}/graphql", json=query, timeout=PATIENCE).json()
+        jobs = [job["name"] for node in answer["data"]["repositoriesOrError"]["nodes"] for job in node["jobs"]]
+        assert {"close_month", "finalize_month"} <= set(jobs)
+        command.send_signal(signal.SIGINT)
+        _, err = command.communicate(timeout=PATIENCE)
+        assert (command.returncode, err) == (0, "")
+
+
+@pytest.mark.drill
+def test_up_ends_in_one_line_when_its_postgresql_is_killed(embedded: dict[str, str], home: Path) -> None:
+    """Dagster alone would go on, and only fail."""
+    pid_file = home / "postgres/data/postmaster.pid"
+    with up(embedded, home) as (command, _):
+        os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
+        out, err = command.communicate(timeout=PATIENCE)
+        ended = Done(command.returncode, out, err)
+    assert (ended.status, "PostgreSQL in" in ended.error, "start this command again" in ended.error) == (1, True, True)
+    pid_file.unlink()
 
 
 def processes_that_name(text: str) -> list[str]:
@@ -361,7 +347,7 @@ def processes_that_name(text: str) -> list[str]:
 
 @pytest.mark.slow
 def test_the_example_month_from_demo_to_finalized(tally: Tally, home: Path) -> None:
-    """The demo succeeds again and again, also when the month is finalized; closing that again is a correction."""
+    """The demo succeeds again and again, also when the month is finalized: then it is a correction."""
     for _ in range(2):
         done = tally("demo")
         assert done.status == 0, done
@@ -384,9 +370,8 @@ def test_the_example_month_from_demo_to_finalized(tally: Tally, home: Path) -> N
     assert finalized.status == 0, finalized
     assert "finalized" in tally("periods").out
     assert tally("runs", "2026-03").out.count("superseded") == 1
-    assert tally("close", "2026-03").status == 0
-    assert "correction" in tally("runs", "2026-03").out
     assert tally("demo").status == 0
+    assert "correction" in tally("runs", "2026-03").out
 
 
 def test_a_file_where_a_directory_should_be_is_told(home: Path) -> None:

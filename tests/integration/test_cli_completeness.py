@@ -6,7 +6,7 @@ import pytest
 
 from tally.store.database import connected
 from tests.integration.closing import House
-from tests.integration.test_cli import environment, run
+from tests.integration.command_line import environment, run
 
 
 @pytest.fixture

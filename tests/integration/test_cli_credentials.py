@@ -9,7 +9,7 @@ import pytest
 from tally.cli.terminal import now
 from tally.services.credentials import authenticate_token
 from tally.store.database import Connection
-from tests.integration.test_cli import Done, environment, run
+from tests.integration.command_line import Done, environment, run
 
 EU1 = ("--role", "ingest", "--platform", "openstack", "--cloud", "os-prod-eu1")
 TOKEN = re.compile(r"tally_([0-9a-f]{16})_[0-9a-f]{64}\n")

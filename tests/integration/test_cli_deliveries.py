@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from tally.store.database import Connection
+from tests.integration.command_line import TALLY, environment, run
 from tests.integration.issuing import bill, finalized
-from tests.integration.test_cli import TALLY, environment, run
 from tests.receiver import SECRET, Receiver, receiving, says
 
 PATIENCE = 300  # seconds; only what hangs needs them

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.integration.closing import House
-from tests.integration.test_cli import Done, environment, run
+from tests.integration.command_line import Done, environment, run
 
 
 def export(house: House, home: Path, *arguments: str | Path, **settings: str) -> Done:

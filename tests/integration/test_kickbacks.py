@@ -16,6 +16,8 @@ from tally.services.kickbacks import COLUMNS, as_csv, as_json, kickbacks
 from tally.store.database import Connection, connected
 from tests.conftest import fresh_database
 from tests.integration.api_server import exact, live_api
+from tests.integration.command_line import environment
+from tests.integration.command_line import run as run_tally
 from tests.integration.ledger_by_hand import (
     Usage,
     add_projects,
@@ -27,8 +29,6 @@ from tests.integration.ledger_by_hand import (
 )
 from tests.integration.metering_sql import dbt
 from tests.integration.registering import day
-from tests.integration.test_cli import environment
-from tests.integration.test_cli import run as run_tally
 
 CORP, OTHER = "partners/corp", "partners/other, inc"
 ADDRESS = "/api/v1/kickbacks"

@@ -9,7 +9,8 @@ from tally.services.price_files import lint_for, load_files, price_files, versio
 from tally.services.registry import define_type
 from tally.store.database import Connection
 from tests.integration.closing import House
-from tests.integration.test_cli import Tally, environment, installed, run, tally  # noqa: F401 - fixtures
+from tests.integration.command_line import environment, run
+from tests.integration.test_cli import installed, tally  # noqa: F401 - fixtures
 from tests.integration.test_prices import define_cluster, names, write
 
 

@@ -24,9 +24,9 @@ from tally.store.metering.runs import select_runs
 from tests.conftest import fresh_databases
 from tests.integration.api_server import Client, exact
 from tests.integration.closing import LARGE, House
+from tests.integration.command_line import environment, run
 from tests.integration.ledger_by_hand import add_relations
 from tests.integration.registering import change
-from tests.integration.test_cli import environment, run
 
 MARCH = BillingPeriod.parse("2026-03")
 Amounts = dict[str, Decimal]

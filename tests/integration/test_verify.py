@@ -1,6 +1,8 @@
 """A finalized month is proved by hashes and by a replay; whoever has changed it past the triggers is found (S41)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from uuid import UUID
 
 import pytest
 
@@ -10,6 +12,7 @@ from tally.services.installation import Databases
 from tally.services.verify import Verified, verify
 from tally.settings import Settings
 from tally.store.database import connected
+from tally_dagster.replay import replay
 from tests.integration.closing import LARGE, SMALL, House, copied, instance, template_of
 from tests.integration.correcting import correct, finalize_month
 
@@ -47,16 +50,10 @@ def corrected(server_url: str, corrected_templates: tuple[str, str]) -> Iterator
         yield house
 
 
-def verified(house: House) -> Verified:
-    """What `tally verify 2026-03` finds, the replay in a process of its own included."""
-    databases = Databases(house.reporting_url, house.metering_url, house.metering_url)
-    settings = Settings.from_environment()
+def verified(house: House, replayed: Callable[[UUID], None] | None = None) -> Verified:
+    """What `tally verify 2026-03` finds, with the replay in this process unless told."""
     with connected(house.metering_url) as metering:
-        return verify(
-            metering,
-            "2026-03",
-            lambda run: orchestrator.run_replay(settings, databases, run, say=lambda _: None),
-        )
+        return verify(metering, "2026-03", replayed or partial(replay, house.metering_url))
 
 
 def tamper(house: House, table: str, change: str) -> None:
@@ -68,11 +65,16 @@ def tamper(house: House, table: str, change: str) -> None:
 
 
 def test_a_month_is_what_it_was_finalized_as(corrected: House) -> None:
-    """Nothing differs, corrections included; the replay leaves nothing behind, and no run goes on from it."""
+    """Nothing differs, corrections included; the replay leaves nothing behind, and no run goes on from it.
+
+    It is derived in a process of its own, as `tally verify` does it.
+    """
     traces = """select (select row(d.*)::text from raw.derived as d), (select count(*) from ledger.runs),
         (select array_agg(nspname::text order by 1) from pg_namespace where nspname !~ '^pg_')"""
     before = corrected.query(traces)
-    found = verified(corrected)
+    databases = Databases(corrected.reporting_url, corrected.metering_url, corrected.metering_url)
+    replayed = partial(orchestrator.run_replay, Settings.from_environment(), databases, say=lambda _: None)
+    found = verified(corrected, replayed)
     assert found.differences == ()
     assert [run.kind for run in found.runs] == ["regular", "correction"]
     assert corrected.query(traces) == before
