@@ -14,6 +14,8 @@ export GX_ANALYTICS_ENABLED := false
 
 PYTHON := .venv/bin/python
 DBT := .venv/bin/dbt
+# File by file, so that what a module prepares for its tests is prepared once; in the order of tests/conftest.py.
+SHARED_OUT := -n 2 --dist loadfile --no-loadscope-reorder
 PACKAGES := tally pricing assets resources tally_dagster
 
 .PHONY: help demo up test drill validator check bench screenshots setup setup-runtime clean
@@ -28,10 +30,10 @@ up: setup-runtime ## PostgreSQL, Dagster webserver and daemon, until Ctrl-C
 	@.venv/bin/tally up
 
 test: setup ## every test, on the embedded PostgreSQL or on TALLY_TEST_SERVER_URL
-	$(PYTHON) -m pytest -n 2 --dist worksteal $(ARGS)
+	$(PYTHON) -m pytest $(SHARED_OUT) $(ARGS)
 
 drill: setup ## the tests that take minutes each, which make test leaves out
-	$(PYTHON) -m pytest -n 2 --dist worksteal -m drill $(ARGS)
+	$(PYTHON) -m pytest $(SHARED_OUT) -m drill $(ARGS)
 
 # It wants another Python, and libraries that Tally has in newer releases; the newest pyarrow does not fit those.
 VALIDATOR_PYTHON := >=3.12

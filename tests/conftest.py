@@ -43,6 +43,12 @@ inspect.modulesbyfile.update({"<string>": "__main__", xdist.remote.__file__: "xd
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that hold slow tests come first, so that no worker is left alone with one in the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the repository."""

@@ -57,8 +57,7 @@ def api(reporting_url: str, idle_metering_url: str) -> Iterator[Client]:
 def victoria() -> Iterator[Victoria]:
     """A VictoriaMetrics for the tests of a module, each with metrics of its own name.
 
-    Not for all modules: a worker that comes back to a module runs its fixtures again, and would write all samples
-    twice.
+    Not for all modules: one whose fixtures run again, as in another order of tests, would write all samples twice.
     """
     with running_victoria() as server:
         yield server

@@ -26,6 +26,8 @@ from tests.integration.api_process import (
 from tests.integration.api_server import Client
 from tests.integration.sending import CREATE, volume
 
+pytestmark = pytest.mark.slow
+
 EVENTS = "/api/v1/events"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 

@@ -34,6 +34,8 @@ from tests.integration.sending import CLOUD
 from tests.integration.test_delivery import Shelf, clock
 from tests.integration.test_immutability import RECORDS, REFUSED, refusal
 
+pytestmark = pytest.mark.slow
+
 LATE, LATER, NOTHING, REGISTRY, PRICES = 1, 2, 3, 4, 5  # the corrections; 0 is the regular run
 
 

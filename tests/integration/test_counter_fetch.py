@@ -27,6 +27,8 @@ from tests.integration.metering_sql import NOW, meter
 from tests.integration.sending import send
 from tests.integration.victoria import Victoria
 
+pytestmark = pytest.mark.slow
+
 MARCH = BillingPeriod.parse("2026-03")
 MAX_GAP = timedelta(hours=2)
 SOURCES = (

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from tests import histories
 from tests.histories import Resource, World
 from tests.integration.metering_sql import meter
 from tests.model import Anomaly, Interval, Model, Record, Usage
+
+pytestmark = pytest.mark.slow
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 Arrival = Sequence[Sequence[tuple[tuple[Resource, Record], bool]]]

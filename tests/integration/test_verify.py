@@ -16,6 +16,8 @@ from tally_dagster.replay import replay
 from tests.integration.closing import LARGE, SMALL, House, copied, instance, template_of
 from tests.integration.correcting import correct, finalize_month
 
+pytestmark = pytest.mark.slow
+
 CLOUD = "os-prod-eu1"
 
 
