@@ -166,13 +166,14 @@ class EmbeddedServer:
         log = place / "postgres.log"
         if log.exists():
             log.replace(place / "postgres.log.old")
-        with log.open("wb") as output:
-            self._postmaster = _spawn([programs / "postgres", "-D", place / "data"], account, output.fileno())
         try:
+            with log.open("wb") as output, _undisturbed():
+                self._postmaster = _spawn([programs / "postgres", "-D", place / "data"], account, output.fileno())
             self._wait()
         except BaseException:
-            self._postmaster.send_signal(signal.SIGQUIT)
-            self._postmaster.wait()
+            if self._postmaster is not None:
+                self._postmaster.send_signal(signal.SIGQUIT)
+                self._postmaster.wait()
             raise
         return True
 
@@ -415,6 +416,16 @@ def _spawn(command: Sequence[str | Path], account: Account, output: int) -> "sub
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{command[0]} does not start as uid {account.uid}: {error}") from None
     return process
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold back Ctrl-C and a termination: a program that is interrupted while it starts another would not stop it."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 def _is_postmaster(pid: int, data: Path) -> bool:

@@ -46,6 +46,7 @@ def test_a_late_delete_is_told_corrected_explained_and_proved(house: House, home
     assert corrected.out.splitlines()[-1] == "bills: 1 taken back, 1 new, together -27.60"
     assert "37.20" in run(variables, "bill", "2026-03").out
     assert "corrected" in run(variables, "periods").out
+    assert "correction" in run(variables, "runs", "2026-03").out
 
     again = run(variables, "close", "2026-03")
     assert again.out.splitlines()[-1] == "nothing has changed; no records were written"
