@@ -19,7 +19,7 @@ from tally.store.metering.bills import AttributionRow
 from tally.store.metering.line_items import PricedMetric
 
 # Few enough to be sorted in memory, enough that a query is not felt.
-USAGE_RECORDS = 10_000
+USAGE_RECORDS = 5_000
 
 ItemsOf = Mapping[ProjectKey, Sequence[LineItems]]
 Read = Callable[[Sequence[Callable[[Connection], ItemsOf]]], Iterator[ItemsOf]]  # see tally.store.sessions

@@ -30,7 +30,7 @@ from tally.store.metering.findings import insert_findings
 from tally.store.metering.runs import latest_run
 from tally.store.sessions import reader
 
-_LONG = 8_000_000  # characters of documents that are written at once
+_LONG = 4_000_000  # characters of documents that are written at once
 _UNKNOWN_PROJECTS = UUID("7a11b111-0000-4000-8000-000000000000")
 
 
