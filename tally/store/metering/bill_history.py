@@ -37,8 +37,10 @@ def issued_bills(
             r.reason, b.sign, b.document, b.document_hash
         from ledger.bills as b
         inner join ledger.runs as r on r.id = b.run_id
-        left join ledger.run_projects as p
-            on p.run_id = %(run_id)s and p.cloud = b.cloud and p.external_id = b.project_id
+        left join lateral (  -- of these projects alone
+            select name from ledger.run_projects
+            where run_id = %(run_id)s and cloud = b.cloud and external_id = b.project_id
+        ) as p on true
         where b.run_id = any(%(members)s)
             and {among_asked("b.cloud", "b.project_id")}
         order by b.cloud, b.project_id, r.load_id, b.sign"""
