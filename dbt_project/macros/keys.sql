@@ -63,6 +63,27 @@
     {% endif %}
 {%- endmacro %}
 
+{# The events of the metered resources within the period, its end included, as alias, beside the run. What has arrived in
+   other months is passed over by the index events_arrival, or all but the metered resources by the key: offset keeps the
+   planner from reading the whole history instead, of which it does not know how little the run asks for. #}
+{% macro events_of_period(alias) -%}
+    {%- set corrected_resources = ref('int_corrected_resources') -%}
+    run
+    {% if var('scope') == 'changed' -%}
+    cross join {{ corrected_resources }} as metered
+    {% endif -%}
+    cross join lateral (
+        select found.*
+        from {{ ref('stg_events') }} as found
+        where
+            found.timestamp >= run.period_from and found.timestamp <= run.metered_to
+            {% if var('scope') == 'changed' -%}
+            and {{ same_resource('found', 'metered') }}
+            {% endif -%}
+        offset 0
+    ) as {{ alias }}
+{%- endmacro %}
+
 {# In the transaction that derives last what is kept of a resource: the next run derives only what has arrived since. #}
 {% macro remember_derived() -%}
     {% if not var('schema_prefix') %}

@@ -10,7 +10,13 @@ derived as (
     cross join run
 )
 
+-- Offset: else the planner would read the history first, and then look which of it is new.
 select distinct events.cloud, events.resource_type, events.resource_id
-from {{ source('raw', 'events') }} as events
-inner join run on events.load_id <= run.load_id
-inner join derived on events.load_id > derived.load_id
+from run
+cross join derived
+cross join lateral (
+    select arrived.cloud, arrived.resource_type, arrived.resource_id
+    from {{ source('raw', 'events') }} as arrived
+    where arrived.load_id > derived.load_id and arrived.load_id <= run.load_id
+    offset 0
+) as events

@@ -44,11 +44,10 @@ events as materialized (
     select
         {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type, events.effect,
         events.usage
-    from {{ ref('stg_events') }} as events
-    inner join run on events.timestamp >= run.period_from and events.timestamp < run.metered_to
-    {{ of_metered_resources('events') }}
+    from {{ events_of_period('events') }}
     where
-        (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
+        events.timestamp < run.metered_to
+        and (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
         and {{ is_not_void('events') }}
 ),
 

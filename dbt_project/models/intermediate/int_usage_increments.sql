@@ -21,9 +21,7 @@ events as (
         events.effect = 'delete' and row_number() over (
             partition by {{ resource('events') }}, events.timestamp, events.effect order by events.event_id
         ) > 1 as too_late
-    from {{ ref('stg_events') }} as events
-    inner join run on events.timestamp between run.period_from and run.metered_to
-    {{ of_metered_resources('events') }}
+    from {{ events_of_period('events') }}
     where
         (events.usage is not null or events.effect = 'delete')
         and {{ is_not_void('events') }}

@@ -128,6 +128,7 @@ def refresh_statistics(metering: Connection) -> None:
     """Let the planner know what was copied: the first load fills empty tables, which it would take for tiny."""
     with metering.transaction():
         metering.execute("set local default_statistics_target = 20")  # as in dbt_project/macros/statistics.sql
+        metering.execute("select brin_summarize_new_values('raw.events_arrival')")
         metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
 
 
