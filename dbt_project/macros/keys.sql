@@ -65,12 +65,12 @@
 
 {# The events of the metered resources within the period, its end included, as alias, beside the run. What has arrived in
    other months is passed over by the index events_arrival, or all but the metered resources by the key: offset keeps the
-   planner from reading the whole history instead, of which it does not know how little the run asks for. #}
+   planner from reading the whole history instead, of which it does not know how little the run asks for. A
+   model that calls this calls of_metered_resources too, which tells dbt what it depends on. #}
 {% macro events_of_period(alias) -%}
-    {%- set corrected_resources = ref('int_corrected_resources') -%}
     run
     {% if var('scope') == 'changed' -%}
-    cross join {{ corrected_resources }} as metered
+    cross join {{ ref('int_corrected_resources') }} as metered
     {% endif -%}
     cross join lateral (
         select found.*
