@@ -1,5 +1,5 @@
 -- A price version that begins inside a month splits the rating of that month at its beginning, not the usage records
--- (docs/adr/0022-prices-that-change-inside-a-month.md).
+-- (docs/adr/0023-prices-that-change-inside-a-month.md).
 
 -- Months, or days of a version that splits: in the zone of the installation.
 alter table ledger.pricing_versions add column mid_period text not null default 'period_start'
