@@ -1,6 +1,6 @@
 """A run: one attempt to meter and rate one period, all clouds (rule 17)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal, TypedDict
@@ -41,7 +41,7 @@ class Run:
     registry_version: int
     pricing_version: str | None
     pricing_hash: str | None
-    price_changes: list[PriceChange]  # what it rates by later in the period, in the order of time
+    price_changes: list[PriceChange] = field(hash=False)  # what it rates by later in the period, in the order of time
     code_version: str
     counter_fetch_id: int | None  # the sampled counters that it reads
     counters_hash: str | None

@@ -44,6 +44,7 @@ BROUGHT_BY = {
     "http_duplicates_vs_new": "http_ingest_vs_copy",
     "timeline_vs_duckdb_5m": "close_vs_copy_5m",
     "second_month_vs_first": "close_vs_copy_5m",
+    "twelfth_month_vs_third": "close_vs_copy_5m",
     "late_correction_vs_close": "close_vs_copy_5m",
 }
 RESULTS = Path(__file__).parents[2] / "bench.json"

@@ -1,4 +1,4 @@
-"""A large cloud: two months of it, closed once, corrected once and gone on with, on one data set.
+"""A large cloud: two months of it, closed once, corrected once and gone on with for a year, on one data set.
 
 The job close_month is measured in a process of its own, so that its peak of memory is its own, with those of what it
 starts. What it is compared with is measured in the same databases, right after it. TALLY_BENCH_EVENTS says another size
@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ from tests.bench.databases import database
 from tests.bench.events import copy_reporting, events
 from tests.bench.timeline_vs_duckdb import derive_timelines, duckdb_seconds
 from tests.integration.closing import House
-from tests.integration.metering_sql import dbt
+from tests.integration.metering_sql import dbt, meter
 from tests.integration.sending import send
 
 EVENTS = int(os.environ.get("TALLY_BENCH_EVENTS", "5000000"))
@@ -48,7 +48,9 @@ def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
             limit = copy_limit(metering)
             first, timelines = _timelines(metering)
             corrected = _correction(house, reporting, metering)
-            second = _second_month(reporting, metering, count)
+            changes = list(_changes(count))
+            second = _second_month(reporting, metering, changes)
+            third, *_, twelfth = [_later_month(reporting, metering, changes, number) for number in range(3, 13)]
     total = closed["total"]
     return [
         timelines,
@@ -56,6 +58,7 @@ def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
         *(result(f"close_vs_copy_5m.{step}", part, limit) for step, part in closed.items() if step != "total"),
         _compared("close_vs_copy_5m.python_peak_mb", memory, "what it may take", MEMORY_MB, "MB"),
         _compared("second_month_vs_first", second, "the timelines of the first months", first),
+        _compared("twelfth_month_vs_third", twelfth, "all that the third month loads and derives", third),
         _compared("late_correction_vs_close", corrected["total"], "the close of the month", total),
         *(
             _compared(f"late_correction_vs_close.{step}", part, "the same step of the close", closed[step])
@@ -131,9 +134,9 @@ def _send_late_event(reporting: Connection) -> None:
     assert outcome.status == "accepted", outcome
 
 
-def _second_month(reporting: Connection, metering: Connection, count: int) -> float:
+def _second_month(reporting: Connection, metering: Connection, changes: Iterable[Event]) -> float:
     """Seconds of what is derived of the histories in the next month, in which a 20th of the resources changed."""
-    copy_reporting(reporting, _of_april(count))
+    copy_reporting(reporting, _in_month(changes, 2))
     with runs.metering_lock(metering):
         begun = runs.start(reporting, metering, APRIL, lambda: IN_MAY)
         dbt(metering, "run", begun, "stg_runs stg_lifecycles stg_resource_types stg_events")
@@ -141,15 +144,36 @@ def _second_month(reporting: Connection, metering: Connection, count: int) -> fl
         derive_timelines(metering, begun)
         dbt(metering, "run", begun, "int_lifetimes")
         seconds = time.perf_counter() - start
+        dbt(metering, "run", begun, "int_proved_lives")
         runs.fail(metering, begun.id, "of no further interest")
     return seconds
 
 
-def _of_april(count: int) -> Iterator[Event]:
-    """What a 20th of the resources did in March, a month later again."""
+def _later_month(reporting: Connection, metering: Connection, changes: Iterable[Event], number: int) -> float:
+    """Seconds of all that a month loads and derives, in which the same resources changed in the same way again."""
+    period = APRIL
+    for _ in range(number - 2):
+        period = period.next
+    copy_reporting(reporting, _in_month(changes, number))
+    start = time.perf_counter()
+    begun = meter(reporting, metering, str(period), clock=lambda: period.end + timedelta(days=20))
+    seconds = time.perf_counter() - start
+    runs.fail(metering, begun.id, "of no further interest")
+    return seconds
+
+
+def _changes(count: int) -> Iterator[Event]:
+    """What a 20th of the resources did in March."""
     for event in events(count, _resources(count)):
         if event.timestamp >= MARCH.start and zlib.crc32(event.resource_id.encode()) % 20 == 0:
-            yield replace(event, event_id=f"{event.event_id}-2", timestamp=event.timestamp + timedelta(days=30))
+            yield event
+
+
+def _in_month(changes: Iterable[Event], number: int) -> Iterator[Event]:
+    """The same some months later; March is the first."""
+    later = timedelta(days=30) * (number - 1)
+    for event in changes:
+        yield replace(event, event_id=f"{event.event_id}-{number}", timestamp=event.timestamp + later)
 
 
 def _compared(name: str, value: float, reference: str, limit: float, unit: str = "s") -> dict[str, object]:
