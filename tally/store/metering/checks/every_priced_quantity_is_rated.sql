@@ -1,12 +1,13 @@
 -- Each priced metric that a usage record holds as a number has exactly one rated record, and nothing else has one, in a
--- month in which prices do not change.
+-- month in which prices do not change. Both sides are added up, as many as they are and as hashes, in whatever order they
+-- lie; they are compared one by one only to name what differs.
 -- Remedy: the rating model and the price version disagree; report it with the named record.
 with run as not materialized (
     select * from ledger.runs where id = :run_id and price_changes = '[]'
 ),
 
-expected as not materialized (
-    select records.cloud, records.resource_type, records.resource_id, records.id, prices.metric
+entries as not materialized (
+    select records.cloud, records.resource_type, records.resource_id, records.id, prices.metric, false as is_rated
     from metering.int_usage_records as records
     inner join run on records.run_id = run.id
     inner join ledger.prices as prices
@@ -14,28 +15,35 @@ expected as not materialized (
             prices.version = run.pricing_version and prices.platform = records.platform
             and prices.resource_type = records.resource_type
     where jsonb_typeof(records.usage -> prices.metric) = 'number'
-),
-
-rated as not materialized (
-    select rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id as id, rated.dimension as metric
+    union all
+    select rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension, true
     from metering.int_rated_records as rated
     inner join run on rated.run_id = run.id
+),
+
+hashed as not materialized (
+    select
+        is_rated,
+        hashtextextended(
+            cloud, hashtextextended(
+                resource_type, hashtextextended(resource_id, hashtextextended(metric, uuid_hash_extended(id, 0)))
+            )
+        ) as hash
+    from entries
+),
+
+both_sides as (
+    select
+        count(*) filter (where is_rated) = count(*) filter (where not is_rated)
+        and sum(hash) filter (where is_rated) is not distinct from sum(hash) filter (where not is_rated) as agree
+    from hashed
 )
 
 select
     cloud, resource_type, resource_id as subject,
-    metric || ' of record ' || id || ' has ' || count(rated.id) || ' rated records, expected ' || count(expected.id)
-    as detail
-from expected
-full join rated using (cloud, resource_type, resource_id, id, metric)
-where expected.id is null or rated.id is null
+    metric || ' of record ' || id || ' has ' || count(*) filter (where is_rated) || ' rated records, expected '
+    || count(*) filter (where not is_rated) as detail
+from entries
+where not (select agree from both_sides)
 group by cloud, resource_type, resource_id, id, metric
-union all
--- Where each has its counterpart, none has two if there are as many on both sides.
-select
-    cloud, resource_type, resource_id,
-    metric || ' of record ' || id || ' has ' || count(*) || ' rated records, expected 1'
-from rated
-where (select count(*) from rated) <> (select count(*) from expected)
-group by cloud, resource_type, resource_id, id, metric
-having count(*) > 1
+having count(*) filter (where is_rated) <> count(*) filter (where not is_rated)
