@@ -2,18 +2,10 @@
 -- price x modifiers / 3.6e9, it is the only cent within half a cent of N, and the upper one of two. Nothing is divided
 -- here and nothing rounded; quantity, price and modifiers are looked up again.
 -- Remedy: the rating model has a fault; report it with the named record.
-with parts as not materialized (
-    select * from ledger.run_prices where run_id = :run_id
-),
-
-prices as (
-    select prices.* from ledger.prices inner join parts on prices.version = parts.pricing_version
-),
-
-modifiers as not materialized (
-    select modifiers.*
-    from ledger.price_modifiers as modifiers
-    inner join parts on modifiers.version = parts.pricing_version
+with prices as not materialized (
+    select * from ledger.prices
+    -- As an array, which is made once: all else is done in parallel.
+    where version = any(array(select pricing_version from ledger.run_prices where run_id = :run_id))
 ),
 
 priced as (
@@ -47,12 +39,12 @@ priced as (
             prices.version = rated.pricing_version
             and prices.platform = usage_records.platform and prices.resource_type = usage_records.resource_type
             and prices.metric = rated.dimension
-    left join modifiers as by_state
+    left join ledger.price_modifiers as by_state
         on
             by_state.version = rated.pricing_version
             and by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
             and by_state.kind = 'state' and by_state.value = usage_records.state
-    left join modifiers as by_type
+    left join ledger.price_modifiers as by_type
         on
             by_type.version = rated.pricing_version
             and by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
