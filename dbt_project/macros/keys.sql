@@ -9,6 +9,18 @@
     and {{ left }}.resource_id = {{ right }}.resource_id
 {%- endmacro %}
 
+{# Whether what a counter gained belongs to a stretch of a life, from from_ts to to_ts: at the instant at which it ends, only
+   if the life is closed by then. #}
+{% macro gained_within(increments, stretch) -%}
+    {{ same_resource(increments, stretch) }}
+    and {{ increments }}.lifetime_no = {{ stretch }}.lifetime_no
+    and {{ increments }}.timestamp >= {{ stretch }}.from_ts
+    and (
+        {{ increments }}.timestamp < {{ stretch }}.to_ts
+        or ({{ increments }}.timestamp = {{ stretch }}.to_ts and {{ increments }}.closed_at = {{ stretch }}.to_ts)
+    )
+{%- endmacro %}
+
 {# Exact length of [from_ts, to_ts) in microseconds. #}
 {% macro microseconds(from_ts, to_ts) -%}
     (extract(epoch from {{ to_ts }} - {{ from_ts }}) * 1000000)::bigint

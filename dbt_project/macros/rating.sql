@@ -263,13 +263,7 @@ gained as (
     from cut
     inner join {{ increments }} as increments
         on
-            {{ same_resource('increments', 'cut') }}
-            and increments.lifetime_no = cut.lifetime_no
-            and increments.timestamp >= cut.from_ts
-            and (
-                increments.timestamp < cut.to_ts
-                or (increments.timestamp = cut.to_ts and increments.closed_at = cut.to_ts)
-            )
+            {{ gained_within('increments', 'cut') }}
     where cut.is_cut
     group by {{ resource('cut') }}, cut.id, cut.from_ts, increments.metric
 ),

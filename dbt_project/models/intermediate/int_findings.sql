@@ -20,22 +20,16 @@ usage_records as not materialized (
 ),
 
 -- What there is of sizes and states, once each: little beside the records.
-sizes as materialized (
+{% for what in ('size', 'state') -%}
+{{ what }}s as materialized (
     select *
     from (
-        select distinct platform, resource_type, size {{- ', pricing_version' if changing }} from usage_records
-    ) as sizes
+        select distinct platform, resource_type, {{ what }} {{- ', pricing_version' if changing }} from usage_records
+    ) as {{ what }}s
     {{ 'inner join parts using (pricing_version)' if changing else 'cross join parts' }}
 ),
 
-states as materialized (
-    select *
-    from (
-        select distinct platform, resource_type, state {{- ', pricing_version' if changing }} from usage_records
-    ) as states
-    {{ 'inner join parts using (pricing_version)' if changing else 'cross join parts' }}
-),
-
+{% endfor -%}
 lifetimes as not materialized (
     select * from {{ ref('int_lifetimes') }}
 ),

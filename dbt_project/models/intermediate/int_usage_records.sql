@@ -32,13 +32,7 @@ counted as (
     from clipped
     inner join {{ ref('int_usage_increments') }} as increments
         on
-            {{ same_resource('increments', 'clipped') }}
-            and increments.lifetime_no = clipped.lifetime_no
-            and increments.timestamp >= clipped.from_ts
-            and (
-                increments.timestamp < clipped.to_ts
-                or (increments.timestamp = clipped.to_ts and increments.closed_at = clipped.to_ts)
-            )
+            {{ gained_within('increments', 'clipped') }}
     group by {{ resource('clipped') }}, clipped.lifetime_no, clipped.from_ts, increments.metric
 ),
 
