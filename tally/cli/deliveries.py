@@ -46,21 +46,30 @@ def deliver(
 
 @commands.command(
     epilog='Examples:  tally resend 2026-03 --target erp --reason "restored from Monday"   |   '
-    'tally resend 2026-03-WH5NHBCSDRHVWBXS --target drop --reason "file lost"'
+    'tally resend 2026-03-WH5NHBCSDRHVWBXS --target drop --reason "file lost"   |   '
+    'tally resend 2026-03 --target erp --withdraw --reason "booked by hand"'
 )
 def resend(
     what: Annotated[list[str], typer.Argument(metavar="NUMBER|PERIOD...", help="Documents, or all of a month.")],
     target: Annotated[str, typer.Option(metavar="NAME", help="The target that has lost them.")],
     reason: Annotated[str, typer.Option(help="Why; it is recorded with your name.")],
+    withdraw: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--withdraw", help="End a sending that was asked for so, and that the target does not take.")
+    ] = False,
 ) -> None:
     """Have documents that were delivered sent once more, under the same number and key: by the next tally deliver."""
+    change, told = (
+        (service.withdraw, "are not sent again after all")
+        if withdraw
+        else (service.send_again, "are sent again by the next delivery")
+    )
     with (
         installation.running(Settings.from_environment()) as databases,
         connected(databases.reporting_url) as reporting,
         connected(databases.metering_url) as metering,
     ):
-        count = service.send_again(reporting, metering, target, what, reason, terminal.actor(), terminal.now())
-    terminal.out().print(f"{target}: {count} document(s) are sent again by the next delivery", markup=False)
+        count = change(reporting, metering, target, what, reason, terminal.actor(), terminal.now())
+    terminal.out().print(f"{target}: {count} document(s) {told}", markup=False)
 
 
 @commands.command(epilog="Examples:  tally deliveries   |   tally deliveries 2026-03 --target erp --status delivered")

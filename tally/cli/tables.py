@@ -185,9 +185,10 @@ def deliveries(console: Console, progress: Sequence[Progress], rows: Sequence[De
     table = _table("Target", "Number", "Type", "Cloud", "Project", "Status", ">Attempts", "Next attempt", "Said")
     for row in rows:
         what = row.document.number, row.document_type, row.cloud, row.project_id, row.status, str(row.attempts)
-        waits = "" if row.status == "delivered" else _instant(row.next_attempt_at)
+        waits = _instant(row.next_attempt_at) if row.is_under_way else ""
         asked = f"sent again for {row.asked_by}: {row.reason}" if row.asked_by else ""
-        _add(table, row.target, *what, waits, "; ".join(filter(None, (row.receipt or row.last_error, asked))))
+        ended = f"withdrawn by {row.withdrawn_by}: {row.withdrawal_reason}" if row.withdrawn_by else ""
+        _add(table, row.target, *what, waits, "; ".join(filter(None, (row.receipt or row.last_error, asked, ended))))
     _print(console, table)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from tally.domain.billing_document import BillingDocument
 
-DeliveryStatus = Literal["pending", "failed", "delivered"]
+DeliveryStatus = Literal["pending", "failed", "delivered", "withdrawn"]
 
 FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=6)

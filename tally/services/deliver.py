@@ -103,11 +103,9 @@ def send_again(
     """
     if not reason.strip():
         raise InvalidInput("a document is sent again for a reason; say it with --reason")
-    found = {name: _delivered(metering, target, name) for name in what}
-    missing = [name for name, documents in found.items() if not documents]
+    documents, missing = _named(metering, target, what, store.delivered)
     if missing:
         raise NotFound(f"{target} has nothing of {', '.join(missing)}, or waits for it; tally deliveries tells")
-    documents = list({key for keys in found.values() for key in keys})
     with metering.transaction():
         count = store.send_again(metering, target, documents, actor, reason.strip(), now)
         detail = {"what": sorted(what), "documents": count, "reason": reason.strip()}
@@ -115,10 +113,49 @@ def send_again(
     return count
 
 
-def _delivered(metering: Connection, target: str, name: str) -> list[DocumentKey]:
-    """What a target has of a month, or by the number of a document."""
-    period = str(BillingPeriod.parse(name[:_MONTH]))
-    return [key for key in store.delivered(metering, target, period) if name in (period, key.number)]
+def withdraw(
+    reporting: Connection,
+    metering: Connection,
+    target: str,
+    what: Collection[str],
+    reason: str,
+    actor: str,
+    now: datetime,
+) -> int:
+    """End the sending of documents that were asked for again; it is audited. Returns how many they are.
+
+    ``what`` are numbers of documents, or months. What is on its way at this moment is waited for: if the target takes
+    it, it counts as delivered. A document that a target has never had cannot be withdrawn.
+
+    Raises:
+        InvalidInput: without a reason, or if something is neither a number nor a month.
+        NotFound: naming what is not being sent again.
+    """
+    if not reason.strip():
+        raise InvalidInput("a document is withdrawn for a reason; say it with --reason")
+    documents, missing = _named(metering, target, what, store.sent_again)
+    if missing:
+        raise NotFound(f"nothing of {', '.join(missing)} is being sent to {target} again; tally deliveries tells")
+    count = 0
+    with metering.transaction():
+        for key in sorted(documents, reverse=True):  # a delivery at work comes from the other end
+            with store.awaited(metering, target, key):
+                count += store.withdraw(metering, target, key, actor, reason.strip(), now)
+        detail = {"what": sorted(what), "documents": count, "reason": reason.strip()}
+        audit.record(reporting, actor, "delivery.withdraw", target, detail)
+    return count
+
+
+def _named(
+    metering: Connection, target: str, what: Collection[str], of: Callable[[Connection, str, str], list[DocumentKey]]
+) -> tuple[list[DocumentKey], list[str]]:
+    """Find documents by numbers and months among those ``of`` a target and a month: (them, what names none)."""
+    found = {}
+    for name in what:
+        period = str(BillingPeriod.parse(name[:_MONTH]))
+        found[name] = [key for key in of(metering, target, period) if name in (period, key.number)]
+    documents = list({key for keys in found.values() for key in keys})
+    return documents, [name for name, keys in found.items() if not keys]
 
 
 def backlog(metering: Connection) -> list[Backlog]:

@@ -77,6 +77,10 @@ def test_what_a_killed_delivery_had_in_hand_is_delivered_by_the_next(
     assert len({message.body for message in receiver.messages}) == len(receiver.times) == 4
     again = run(delivering, "resend", "2026-03", "--target", "erp", "--reason", "the ERP was restored")
     assert (again.status, again.out) == (0, "erp: 4 document(s) are sent again by the next delivery\n"), again
+    ended = run(delivering, "resend", "2026-03", "--target", "erp", "--withdraw", "--reason", "it was not lost")
+    assert (ended.status, ended.out) == (0, "erp: 4 document(s) are not sent again after all\n"), ended
+    listed = run(delivering, "deliveries", "2026-03", "--status", "withdrawn")
+    assert " ".join(listed.out.split()).count("it was not lost") == 4, listed
 
 
 @pytest.mark.usefixtures("march")

@@ -18,7 +18,7 @@ from tenacity import wait_none
 
 from tally.domain.delivery import Destination, Parcel
 from tally.domain.errors import InvalidInput, NotFound, Refused, Unavailable
-from tally.services.deliver import Outcome, deliver, deliver_to, due, list_deliveries, progress, send_again
+from tally.services.deliver import Outcome, deliver, deliver_to, due, list_deliveries, progress, send_again, withdraw
 from tally.store.database import Connection, connected
 from tally.store.metering.deliveries import DeliveryRow, Progress
 from tally.store.targets.directory import Directory
@@ -66,6 +66,10 @@ def listed(metering: Connection, **wanted: Any) -> list[DeliveryRow]:
 
 def resend(reporting: Connection, metering: Connection, *what: str) -> int:
     return send_again(reporting, metering, "erp", what, "disk lost", "anna", NOW)
+
+
+def take_back(reporting: Connection, metering: Connection, *what: str) -> int:
+    return withdraw(reporting, metering, "erp", what, "booked by hand", "bert", NOW)
 
 
 def refuses(project_id: str) -> Callable[[Parcel], None]:
@@ -207,6 +211,88 @@ class TestSentAgain:
             resend(reporting, metering, "all")
 
 
+class TestWithdrawn:
+    def test_a_sending_that_nobody_waits_for_any_more_is_withdrawn(
+        self, reporting: Connection, metering: Connection, march: UUID
+    ) -> None:
+        """It is tried no more and holds nothing back; the history has its last error, who ended it, and why."""
+        shelf = Shelf()
+        deliver_to(metering, to(shelf), clock)
+        resend(reporting, metering, "2026-03")
+        corrected(metering, march)
+        shelf.before = refuses("p-1")
+        deliver_to(metering, to(shelf), clock)
+        assert progress(metering) == [Progress("erp", "2026-03", 4, 2, 1)]
+        assert take_back(reporting, metering, "2026-03") == 1
+        shelf.before = lambda _: None
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 0, 2, 0)
+        assert [kind for kind, project in shelf.told("document_type", "project_id") if project == "p-1"] == [
+            "invoice", "credit_note", "corrected_invoice",
+        ]
+        assert progress(metering) == [Progress("erp", "2026-03", 7, 0, 0)]
+        assert [(row.sending, row.reason, row.last_error, row.withdrawn_by, row.withdrawal_reason, row.withdrawn_at)
+                for row in listed(metering, status="withdrawn")] == [
+            (2, "disk lost", "not taken: unknown customer", "bert", "booked by hand", NOW),
+        ]
+        query = """select actor, subject, detail ->> 'documents', detail ->> 'reason' from reporting.audit_log
+            where action = 'delivery.withdraw'"""
+        assert reporting.execute(query).fetchall() == [("bert", "erp", "1", "booked by hand")]
+        with pytest.raises(psycopg.Error, match="its rows never change"):
+            metering.execute("update delivery.deliveries set withdrawn_at = null where withdrawn_at is not null")
+
+    @pytest.mark.usefixtures("march")
+    def test_what_was_withdrawn_can_be_sent_again(self, reporting: Connection, metering: Connection) -> None:
+        """As a sending after the withdrawn one."""
+        shelf = Shelf()
+        deliver_to(metering, to(shelf), clock)
+        for _ in range(2):
+            resend(reporting, metering, "2026-03")
+            assert take_back(reporting, metering, "2026-03") == 3
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 0, 0, 0)
+        assert due(metering, [to(shelf)], NOW) == []
+        resend(reporting, metering, "2026-03")
+        assert deliver_to(metering, to(shelf), clock) == Outcome("erp", 0, 3, 0)
+        assert {row.sending for row in listed(metering, status="delivered")} == {1, 4}
+
+    @pytest.mark.usefixtures("march")
+    def test_what_a_target_never_had_is_not_withdrawn(self, reporting: Connection, metering: Connection) -> None:
+        """Nor what is there, nor without a reason: every document is delivered, or seen as not delivered."""
+        shelf = Shelf(refuses("p-1"))
+        deliver_to(metering, to(shelf), clock)
+        for name in ("2026-03", *(row.document.number for row in listed(metering))):
+            with pytest.raises(NotFound, match=f"nothing of {name} is being sent to erp again"):
+                take_back(reporting, metering, name)
+        with pytest.raises(InvalidInput, match="for a reason"):
+            withdraw(reporting, metering, "erp", ["2026-03"], " ", "bert", NOW)
+
+    @pytest.mark.usefixtures("march")
+    def test_what_is_in_hand_is_waited_for(
+        self, reporting: Connection, metering: Connection, metering_url: str
+    ) -> None:
+        """It was delivered, and is not withdrawn then: the outbox never denies what a target has."""
+        in_hand, go_on = threading.Event(), threading.Event()
+
+        def slowly(_: Parcel) -> None:
+            in_hand.set()
+            assert go_on.wait(60)
+
+        deliver_to(metering, to(Shelf()), clock)
+        resend(reporting, metering, "2026-03")
+        deliverer = threading.Thread(target=deliver, args=(metering_url, [to(Shelf(slowly))], clock))
+        deliverer.start()
+        assert in_hand.wait(60)
+        withdrawn: list[int] = []
+        person = threading.Thread(target=lambda: withdrawn.append(take_back(reporting, metering, "2026-03")))
+        person.start()
+        person.join(0.2)
+        assert person.is_alive()
+        go_on.set()
+        person.join()
+        deliverer.join()
+        assert withdrawn == [2]
+        assert progress(metering) == [Progress("erp", "2026-03", 3, 0, 0)]
+
+
 class TestFailures:
     def test_a_document_that_is_refused_waits_and_the_others_go_on(self, metering: Connection, march: UUID) -> None:
         """Its later documents wait for it: a credit note never arrives before its invoice."""
@@ -339,6 +425,7 @@ def test_deliveries_are_shown_over_http(
         "attempted_at": "2026-06-01T00:00:00Z", "next_attempt_at": "2026-06-01T00:01:00Z",
         "last_error": "not taken: unknown customer", "delivered_at": None, "receipt": None, "sending": 1,
         "asked_at": None, "asked_by": None, "reason": None,
+        "withdrawn_at": None, "withdrawn_by": None, "withdrawal_reason": None,
     }
 
 

@@ -38,7 +38,6 @@ def deliveries(
 
 
 def _delivery(row: DeliveryRow) -> dict[str, Any]:
-    waits = row.status != "delivered"
     return {
         "target": row.target,
         "number": row.document.number,
@@ -50,7 +49,7 @@ def _delivery(row: DeliveryRow) -> dict[str, Any]:
         "status": row.status,
         "attempts": row.attempts,
         "attempted_at": instant(row.attempted_at),
-        "next_attempt_at": instant(row.next_attempt_at) if waits else None,
+        "next_attempt_at": instant(row.next_attempt_at) if row.is_under_way else None,
         "last_error": row.last_error,
         "delivered_at": instant(row.delivered_at),
         "receipt": row.receipt,
@@ -58,4 +57,7 @@ def _delivery(row: DeliveryRow) -> dict[str, Any]:
         "asked_at": instant(row.asked_at),
         "asked_by": row.asked_by,
         "reason": row.reason,
+        "withdrawn_at": instant(row.withdrawn_at),
+        "withdrawn_by": row.withdrawn_by,
+        "withdrawal_reason": row.withdrawal_reason,
     }

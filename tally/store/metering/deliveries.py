@@ -19,21 +19,22 @@ from tally.store.database import Connection
 ListKey = tuple[str, UUID, str, str, int, int]  # (target, run_id, cloud, project_id, sign, sending): order of lists
 
 _PAGE = 500
-_PENDING = "delivered_at is null and last_error is null"
+_UNDER_WAY = "delivered_at is null and withdrawn_at is null"
 _STATUSES: dict[DeliveryStatus, str] = {
-    "pending": _PENDING,
-    "failed": "delivered_at is null and last_error is not null",
+    "pending": f"{_UNDER_WAY} and last_error is null",
+    "failed": f"{_UNDER_WAY} and last_error is not null",
     "delivered": "delivered_at is not null",
+    "withdrawn": "withdrawn_at is not null",
 }
 _DOCUMENT = """target = %(target)s and run_id = %(run_id)s and cloud = %(cloud)s
                 and project_id = %(project_id)s and sign = %(sign)s"""
 
-
-# Of each document the sending that counts: the last one.
-_LAST = """not exists (
+# Of each document the sending that counts: the last one that was not withdrawn.
+_LAST = """own.withdrawn_at is null and not exists (
                 select from delivery.deliveries as later
                 where later.target = own.target and later.run_id = own.run_id and later.cloud = own.cloud
                     and later.project_id = own.project_id and later.sign = own.sign and later.sending > own.sending
+                    and later.withdrawn_at is null
             )"""
 
 
@@ -57,6 +58,9 @@ class DeliveryRow(NamedTuple):
     asked_at: datetime | None
     asked_by: str | None
     reason: str | None
+    withdrawn_at: datetime | None
+    withdrawn_by: str | None
+    withdrawal_reason: str | None
 
     @property
     def key(self) -> ListKey:
@@ -78,7 +82,14 @@ class DeliveryRow(NamedTuple):
         """How far it has come."""
         if self.delivered_at is not None:
             return "delivered"
+        if self.withdrawn_at is not None:
+            return "withdrawn"
         return "pending" if self.last_error is None else "failed"
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it will be tried again."""
+        return self.status in ("pending", "failed")
 
 
 class Progress(NamedTuple):
@@ -127,7 +138,7 @@ def enqueue(connection: Connection, target: str, first: str, now: datetime) -> i
 def anything_due(connection: Connection, target: str, first: str, now: datetime) -> bool:
     """Whether a target lacks the documents of a finalized run, or one of them is due."""
     row = connection.execute(
-        """select exists (
+        f"""select exists (
                select from ledger.runs as run
                where run.status = 'finalized' and run.period >= %(first)s
                    and not exists (
@@ -135,8 +146,8 @@ def anything_due(connection: Connection, target: str, first: str, now: datetime)
                    )
            ) or exists (
                select from delivery.deliveries
-               where target = %(target)s and delivered_at is null and next_attempt_at <= %(now)s
-           )""",
+               where target = %(target)s and {_UNDER_WAY} and next_attempt_at <= %(now)s
+           )""".encode(),
         {"target": target, "first": first, "now": now},
     ).fetchone()
     return bool(row and row[0])
@@ -160,8 +171,12 @@ def send_again(
     return connection.execute(
         f"""insert into delivery.deliveries (target, run_id, cloud, project_id, sign, sending, period, load_id,
                 refers_to_run_id, next_attempt_at, asked_at, asked_by, reason)
-            select target, run_id, cloud, project_id, sign, sending + 1, period, load_id, refers_to_run_id, %(now)s,
-                %(now)s, %(actor)s, %(reason)s
+            select target, run_id, cloud, project_id, sign, (
+                    select max(every.sending) + 1
+                    from delivery.deliveries as every
+                    where every.target = own.target and every.run_id = own.run_id and every.cloud = own.cloud
+                        and every.project_id = own.project_id and every.sign = own.sign
+                ), period, load_id, refers_to_run_id, %(now)s, %(now)s, %(actor)s, %(reason)s
             from delivery.deliveries as own
             inner join unnest(%(runs)s::uuid[], %(clouds)s::text[], %(projects)s::text[], %(signs)s::smallint[])
                 as asked (run_id, cloud, project_id, sign) using (run_id, cloud, project_id, sign)
@@ -175,6 +190,29 @@ def send_again(
     ).rowcount  # fmt: skip
 
 
+def sent_again(connection: Connection, target: str, period: str) -> list[DocumentKey]:
+    """The documents of a month that are under way to a target that has had them before."""
+    rows = connection.execute(
+        f"""select period, run_id, cloud, project_id, sign from delivery.deliveries
+            where target = %s and period = %s and sending > 1 and {_UNDER_WAY}
+            order by load_id, sign, cloud, project_id""".encode(),
+        [target, period],
+    ).fetchall()
+    return [DocumentKey(*row) for row in rows]
+
+
+def withdraw(connection: Connection, target: str, key: DocumentKey, actor: str, reason: str, now: datetime) -> bool:
+    """End the sending of a document that is under way again; whether there was one. The caller holds the document."""
+    return bool(
+        connection.execute(
+            f"""update delivery.deliveries
+                set withdrawn_at = %(now)s, withdrawn_by = %(actor)s, withdrawal_reason = %(reason)s
+                where {_DOCUMENT} and sending > 1 and {_UNDER_WAY}""".encode(),
+            {"target": target, "actor": actor, "reason": reason, "now": now} | key._asdict(),
+        ).rowcount
+    )
+
+
 def undelivered(
     connection: Connection, target: str, period: str | None, due_at: datetime | None
 ) -> Iterator[DocumentKey]:
@@ -185,14 +223,14 @@ def undelivered(
     after: tuple[Any, ...] = (-1, 0, "", "")
     while True:
         rows = connection.execute(
-            """select load_id, sign, cloud, project_id, period, run_id
+            f"""select load_id, sign, cloud, project_id, period, run_id
                from delivery.deliveries
-               where target = %(target)s and delivered_at is null
+               where target = %(target)s and {_UNDER_WAY}
                    and (%(period)s::text is null or period = %(period)s)
                    and (%(due_at)s::timestamptz is null or next_attempt_at <= %(due_at)s)
                    and (load_id, sign, cloud, project_id) > (%(load_id)s, %(sign)s, %(cloud)s, %(project_id)s)
                order by load_id, sign, cloud, project_id
-               limit %(page)s""",
+               limit %(page)s""".encode(),
             {"target": target, "period": period, "due_at": due_at, "page": _PAGE}
             | dict(zip(("load_id", "sign", "cloud", "project_id"), after, strict=True)),
         ).fetchall()
@@ -206,30 +244,48 @@ def undelivered(
 @contextmanager
 def held(connection: Connection, target: str, key: DocumentKey) -> Iterator[bool]:
     """Hold a document while it is on its way to a target; whether nobody else does."""
-    lock = int.from_bytes(hashlib.sha256(f"{target}\n{key.number}".encode()).digest()[:8], signed=True)
-    row = connection.execute("select pg_try_advisory_lock(%s)", [lock]).fetchone()
+    row = connection.execute("select pg_try_advisory_lock(%s)", [_lock(target, key)]).fetchone()
     mine = bool(row and row[0])
     try:
         yield mine
     finally:
         if mine:
-            connection.execute("select pg_advisory_unlock(%s)", [lock])
+            _let_go(connection, target, key)
+
+
+@contextmanager
+def awaited(connection: Connection, target: str, key: DocumentKey) -> Iterator[None]:
+    """Hold a document as soon as nobody else does."""
+    connection.execute("select pg_advisory_lock(%s)", [_lock(target, key)])
+    try:
+        yield
+    finally:
+        _let_go(connection, target, key)
+
+
+def _lock(target: str, key: DocumentKey) -> int:
+    return int.from_bytes(hashlib.sha256(f"{target}\n{key.number}".encode()).digest()[:8], signed=True)
+
+
+def _let_go(connection: Connection, target: str, key: DocumentKey) -> None:
+    connection.execute("select pg_advisory_unlock(%s)", [_lock(target, key)])
 
 
 def claim(connection: Connection, target: str, key: DocumentKey, now: datetime) -> tuple[int, BillingDocument] | None:
     """Count an attempt, and read what is to be sent: (attempts, document). The caller holds the document.
 
-    None if it has been delivered meanwhile; or if an earlier document of the same project and month has not: a credit
-    note never arrives before its invoice.
+    None if it has been delivered or withdrawn meanwhile; or if an earlier document of the same project and month is
+    still under way: a credit note never arrives before its invoice.
     """
     claimed = connection.execute(
         f"""update delivery.deliveries as own set attempts = attempts + 1, attempted_at = %(now)s
-            where {_DOCUMENT} and delivered_at is null
+            where {_DOCUMENT} and {_UNDER_WAY}
                 and not exists (
                     select from delivery.deliveries as earlier
                     where earlier.target = own.target and earlier.cloud = own.cloud
                         and earlier.project_id = own.project_id and earlier.period = own.period
-                        and earlier.delivered_at is null and (earlier.load_id, earlier.sign) < (own.load_id, own.sign)
+                        and earlier.delivered_at is null and earlier.withdrawn_at is null
+                        and (earlier.load_id, earlier.sign) < (own.load_id, own.sign)
                 )
             returning attempts, refers_to_run_id""".encode(),
         {"target": target, "now": now} | key._asdict(),
@@ -261,7 +317,7 @@ def mark_delivered(connection: Connection, target: str, key: DocumentKey, receip
     """Note that a target keeps a document."""
     connection.execute(
         f"""update delivery.deliveries set delivered_at = %(now)s, receipt = %(receipt)s, last_error = null
-            where {_DOCUMENT} and delivered_at is null""".encode(),
+            where {_DOCUMENT} and {_UNDER_WAY}""".encode(),
         {"target": target, "receipt": receipt, "now": now} | key._asdict(),
     )
 
@@ -270,7 +326,7 @@ def mark_failed(connection: Connection, target: str, key: DocumentKey, error: st
     """Note why a target does not have a document yet, and when it is tried again."""
     connection.execute(
         f"""update delivery.deliveries set last_error = %(error)s, next_attempt_at = %(next)s
-            where {_DOCUMENT} and delivered_at is null""".encode(),
+            where {_DOCUMENT} and {_UNDER_WAY}""".encode(),
         {"target": target, "error": error, "next": next_attempt_at} | key._asdict(),
     )
 
@@ -326,7 +382,7 @@ class Backlog(NamedTuple):
 def backlog(connection: Connection) -> list[Backlog]:
     """What each target lacks that has ever been delivered to, with what no delivery has looked for yet."""
     rows = connection.execute(
-        """with targets as (
+        f"""with targets as (
                 select entered.target, min(run.period) as first
                 from delivery.enqueued_runs as entered
                 inner join ledger.runs as run on run.id = entered.run_id
@@ -337,7 +393,7 @@ def backlog(connection: Connection) -> list[Backlog]:
                 select own.target, own.last_error, coalesce(own.asked_at, run.finalized_at) as since
                 from delivery.deliveries as own
                 inner join ledger.runs as run on run.id = own.run_id
-                where own.delivered_at is null
+                where {_UNDER_WAY}
                 union all
                 select target, null, run.finalized_at
                 from targets
@@ -351,6 +407,6 @@ def backlog(connection: Connection) -> list[Backlog]:
             select target, count(since) filter (where last_error is null), count(last_error), min(since)
             from targets
             left join lacking using (target)
-            group by target order by target"""
+            group by target order by target""".encode()
     ).fetchall()
     return [Backlog(*row) for row in rows]
