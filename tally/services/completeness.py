@@ -9,10 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 
-from pricing.model import EVERYTHING, Formula, PriceVersion
-from pricing.rating import rate
 from tally.domain.completeness import EXAMPLES, OBSERVED_KINDS, Found, Line, Policy, Waiver, grouped, judged
 from tally.domain.errors import InvalidEvent, InvalidInput, NotFound
 from tally.domain.event import decode_json
@@ -20,10 +17,10 @@ from tally.domain.instants import format_instant, parse_instant
 from tally.domain.run import Run
 from tally.services.formats import read_input
 from tally.services.pricing import version_named
+from tally.services.unmetered import unmetered
 from tally.store.database import Connection
 from tally.store.metering import findings as store
 from tally.store.metering import runs as run_store
-from tally.store.metering.findings import Unmetered
 from tally.store.metering.waivers import keep_with_run, select_waivers, waivers_of_runs
 from tally.store.reporting import completeness as reporting_store
 from tally.store.reporting.completeness import OpenLetter
@@ -126,7 +123,7 @@ def observe(reporting: Connection, metering: Connection, run: Run, policy: Polic
         *_dead_letters(reporting, run),
         *_stale(reporting, run, policy),
         *_listings(reporting, run),
-        *_unmetered(metering, run),
+        *unmetered(metering, run),
         *store.unknown_resources(metering, run),
     ]
 
@@ -194,48 +191,3 @@ def _listings(reporting: Connection, run: Run) -> Iterator[Found]:
         if last.withheld:
             told = f"{when} lacked {last.withheld} resource(s) that were not closed, for they are too many"
             yield Found("metered_not_listed", *where, told, last.withheld)
-
-
-def _unmetered(metering: Connection, run: Run) -> Iterator[Found]:
-    """Resources of the inventory that lived in the period without a record, by type, with what they would cost."""
-    kinds: defaultdict[tuple[str, str, str], list[Unmetered]] = defaultdict(list)
-    for resource in store.unmetered_resources(metering, run):
-        kinds[resource.cloud, resource.platform, resource.resource_type].append(resource)
-    prices = version_named(metering, run.pricing_version) if kinds and run.pricing_version else None
-    for (cloud, platform, resource_type), resources in kinds.items():
-        costs = [_cost(prices, resource) for resource in resources]
-        known = [cost for cost in costs if cost is not None]
-        shown = ", ".join(resource.resource_id for resource in resources[:EXAMPLES])
-        yield Found(
-            "listed_not_metered",
-            cloud,
-            platform,
-            resource_type,
-            "inventory",
-            f"{len(resources)} resource(s) lived in the month and were not metered, such as {shown}",
-            len(resources),
-            sum(known, Decimal("0.00")) if len(known) == len(costs) else None,
-        )
-
-
-def _cost(prices: PriceVersion | None, resource: Unmetered) -> Decimal | None:
-    """What a resource costs at its last size, from its first to its last instant in the period, counters aside.
-
-    None where that cannot be told: the type has no price, or the size lacks what the price asks for.
-    """
-    kind = (resource.platform, resource.resource_type)
-    if prices is None or not (prices.prices_of(*kind) or prices.is_unpriced(*kind, EVERYTHING)):
-        return None
-    usage = resource.size | {"count": 1}
-    gauges = {price.metric for price in prices.prices_of(*kind) if price.formula is Formula.TIME_GAUGE}
-    rating = rate(
-        prices,
-        platform=resource.platform,
-        resource_type=resource.resource_type,
-        state=resource.state,
-        length_us=resource.length_us,
-        usage=usage,
-    )
-    if gauges - {each.dimension for each in rating.rates}:
-        return None
-    return sum((each.amount for each in rating.rates), Decimal("0.00"))

@@ -15,10 +15,13 @@ from tally.domain.errors import InvalidInput, Refused
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
 from tally.services.bills import bills
+from tally.services.completeness import report
+from tally.services.completeness_policy import shipped_policy
 from tally.services.correct import CorrectionRequest
 from tally.services.explain import explain
 from tally.services.focus_export import Names, export_focus
 from tally.services.late_effect import late
+from tally.services.load import load as load_events
 from tally.services.pricing import load_price_versions
 from tally.services.quote_document import read_items, write_quote
 from tally.services.quotes import quote
@@ -82,7 +85,7 @@ def test_a_month_is_rated_by_its_first_day_or_in_parts_as_the_version_says(
     """S38: vcpus cost 0.02, from 16 March 0.03. By the start of the month 59.52; in parts 28.80 + 46.08 = 74.88.
 
     It is still one usage record: what is split is its rating. April costs the new price either way. A draft that begins
-    inside the month prices the rest of it.
+    inside the month prices the rest of it. What such a resource is worth that was not metered is told likewise.
     """
     load(metering, tmp_path, version("raised", "2026-03-16", "0.03", mid_period))
     send(reporting, instance("e-1", "02-10T08:00:00", "create.end", size=FOUR))
@@ -101,6 +104,11 @@ def test_a_month_is_rated_by_its_first_day_or_in_parts_as_the_version_says(
         assert what_if(reporting, metering, "2026-03", draft).total.difference == 6 * 24 * 4 * Decimal("-0.01")
     april = run_month(reporting, metering, "2026-04", finalize=False)
     assert lines(metering, april) == [("04-01 00:00", "05-01 00:00", "4", "0.03", "86.40", "raised")]
+    send(reporting, instance("late", "02-10T08:00:00", "create.end", "i-9", size=FOUR))
+    load_events(reporting, metering, lambda: NOW)
+    found = report(reporting, metering, "2026-03", shipped_policy(), NOW).lines
+    at_risk = [line.at_risk for line in found if line.kind == "listed_not_metered"]
+    assert at_risk == [Decimal("59.52") if mid_period == "period_start" else Decimal("74.88")]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Rows of ledger.findings: written, added up, judged. What each kind means is docs/reference/findings.md's."""
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,7 +28,8 @@ class Unmetered(NamedTuple):
     resource_id: str
     state: str
     size: dict[str, Any]
-    length_us: int
+    from_ts: datetime
+    to_ts: datetime
 
 
 def write_findings(connection: Connection, run_id: UUID) -> int:
@@ -127,8 +129,7 @@ def unmetered_resources(connection: Connection, run: Run) -> Iterable[Unmetered]
         """
         select
             r.cloud, r.platform, r.resource_type, r.resource_id, r.last_state, r.size,
-            round(extract(epoch from least(coalesce(r.deleted_at, %(metered_to)s), %(metered_to)s)
-                - greatest(r.created_at, %(period_from)s)) * 1000000)::bigint
+            greatest(r.created_at, %(period_from)s), least(r.deleted_at, %(metered_to)s)
         from raw.current_resources as r
         where
             r.created_at < %(metered_to)s
