@@ -128,7 +128,7 @@ def _number(run: Run, row: IssuedRow) -> str:
 def _csv(bills: IssuedBills, _issuer: str) -> str:
     """Write the bill that counts; of one that was taken back, a heading alone: it adds up to nothing."""
     last = bills.rows[-1]
-    return bill_csv(read_json(last.document) if last.sign > 0 else None)
+    return bill_csv(read_json(last.document) if last.sign > 0 else None, bills.run.pricing_version or "")
 
 
 def _json(bills: IssuedBills, _issuer: str) -> str:

@@ -13,7 +13,7 @@ from tests.unit.pricing.bills_of_month import bill, discount, item
 
 def lines(document: dict[str, object] | None) -> list[dict[str, str]]:
     """The lines of a CSV by their columns."""
-    return list(csv.DictReader(StringIO(bill_csv(document), newline="")))
+    return list(csv.DictReader(StringIO(bill_csv(document, "2026-03"), newline="")))
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@sum", "\t=1", "\r=1"])
@@ -29,6 +29,15 @@ def test_an_amount_is_a_number_even_below_zero() -> None:
     (_, line) = lines(document)
     assert (line["kind"], line["amount"]) == ("discount", "-0.74")
     assert line["description"] == "Discount agreed with Partner Corp"
+
+
+def test_a_line_names_the_version_that_prices_it() -> None:
+    """That of the month, or of the part of it that the line is of."""
+    (whole,) = lines(bill(item()))
+    split = item()
+    split["periods"][0]["price_version"] = "raised"
+    (part, adjustment) = lines(bill(split, adjustments=[discount("-0.74")]))
+    assert [line["price_version"] for line in (whole, part, adjustment)] == ["2026-03", "raised", ""]
 
 
 def test_no_bill_is_a_heading_alone() -> None:
