@@ -10,6 +10,7 @@ from tally.services import completeness, runs
 from tally.services.bills import make_bills
 from tally.services.completeness_policy import shipped_policy
 from tally.services.correct import NOTHING_SPECIAL, CorrectionRequest
+from tally.services.counters import Counters
 from tally.store.database import Connection
 from tally.store.metering.checks import invariant, invariant_names
 from tally.store.metering.runs import mark_finalized, select_runs
@@ -24,12 +25,13 @@ def run_month(
     *,
     now: datetime = NOW,
     request: CorrectionRequest = NOTHING_SPECIAL,
+    counters: Counters | None = None,
     derived: Callable[[Connection], object] = lambda metering: None,  # noqa: ARG005
     finalize: bool = True,
 ) -> Run:
     """Run a month, and finalize it if it is the first time; ``derived`` may change what dbt has made of its usage."""
     with runs.metering_lock(metering):
-        run = runs.start(reporting, metering, BillingPeriod.parse(period, zone), lambda: now, request=request)
+        run = runs.start(reporting, metering, BillingPeriod.parse(period, zone), lambda: now, counters, request)
         with runs.making(metering, run):
             dbt(metering, "run", run, USAGE)
             derived(metering)

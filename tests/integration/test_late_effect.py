@@ -22,8 +22,9 @@ from tests.integration.callers import api_for
 from tests.integration.closing import LARGE, PERIOD, House, instance
 from tests.integration.correcting import finalize_month
 from tests.integration.metering_sql import NOW
+from tests.integration.month_by_hand import run_month
 from tests.integration.test_api_metering import CALLERS
-from tests.integration.test_corrections_add_up import Event, prepare, rounds, run_month
+from tests.integration.test_corrections_add_up import Event, prepare, rounds
 from tests.integration.test_order_independence import ingest
 
 APRIL = BillingPeriod.parse("2026-04")
