@@ -8,12 +8,14 @@ import typer
 
 from tally.cli import tables, terminal
 from tally.cli.context import month_of, reporting_database, run_job
+from tally.domain.errors import InvalidInput
 from tally.services import bills as bill_service
 from tally.services import installation, orchestrator, projection
 from tally.services import runs as run_service
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
+from tally.services.timelines import derive_again
 from tally.settings import Settings
 from tally.store.database import connected
 
@@ -82,16 +84,33 @@ def migrate() -> None:
         tables.prepared(terminal.out(), installation.prepare(databases, settings.prices))
 
 
-@commands.command(epilog="Examples:  tally rebuild   |   tally rebuild --cloud os-prod-eu1")
+@commands.command(epilog="Examples:  tally rebuild --cloud os-prod-eu1   |   tally rebuild --timelines")
 def rebuild(
     cloud: Annotated[str, typer.Option(help="Only the resources of this cloud.")] = "",
+    timelines: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--timelines", help="Instead, let the next close derive the timelines of all clouds again.")
+    ] = False,
 ) -> None:
     """Replay the current state of all resources from their events. Ingestion goes on meanwhile.
 
     It can be broken off at any time, and begun again.
     """
+    if timelines:
+        _derive_timelines_again(cloud)
+        return
     with reporting_database() as (_, reporting):
         total = projection.size(reporting, cloud or None)
         with terminal.counting("resources", total) as progress:
             replayed = projection.rebuild(reporting, cloud or None, progress=progress)
     terminal.out().print(f"replayed {replayed} resources")
+
+
+def _derive_timelines_again(cloud: str) -> None:
+    if cloud:
+        raise InvalidInput("timelines are derived again of all clouds; leave --cloud out")
+    with (
+        installation.running(Settings.from_environment()) as databases,
+        connected(databases.metering_url) as metering,
+    ):
+        derive_again(metering)
+    terminal.out().print("the next close derives all timelines again: tally close PERIOD")

@@ -63,7 +63,7 @@ def test_a_replay_says_of_what(tally: Tally, arguments: tuple[str, ...]) -> None
 
 
 def test_the_projection_is_rebuilt_on_the_command_line(tally: Tally, reporting: Connection) -> None:
-    """Of one cloud, or of all."""
+    """Of one cloud, or of all; timelines are left to the next close, of all clouds."""
     send(reporting, *(volume("1", "01T00:00:00", CREATE, 10, cloud=cloud) for cloud in ("a", "b")))
     before = projection(reporting)
     reporting.execute("update reporting.current_resources set state = 'spoiled'")
@@ -72,3 +72,7 @@ def test_the_projection_is_rebuilt_on_the_command_line(tally: Tally, reporting: 
     assert tally("rebuild").out == "replayed 2 resources\n"
     assert projection(reporting) == before
     assert current(reporting)["state"] == "available"
+    told = tally("rebuild", "--timelines")
+    assert (told.status, told.out) == (0, "the next close derives all timelines again: tally close PERIOD\n")
+    refused = tally("rebuild", "--timelines", "--cloud", "a")
+    assert (refused.status, "leave --cloud out" in refused.err) == (2, True)

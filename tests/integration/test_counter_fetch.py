@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,14 @@ from tally.domain.period import BillingPeriod
 from tally.domain.samples import Line
 from tally.services import finalize, runs
 from tally.services.completeness_policy import shipped_policy
+from tally.services.correct import CorrectionRequest
 from tally.services.counters import Counters
+from tally.services.verify import verify
 from tally.services.waivers import waive
 from tally.store.database import Connection, connected
 from tally.store.metering.counters import fingerprint
 from tally.store.victoria_metrics import VictoriaMetrics
+from tally_dagster.replay import replay
 from tests.conftest import REPOSITORY
 from tests.integration.closing import LARGE, PERIOD, SMALL, House, instance
 from tests.integration.metering_sql import NOW, meter
@@ -203,8 +207,11 @@ def test_a_month_with_counters_is_billed_to_the_cent(victoria: Victoria, house: 
     assert house.query("select kind from ledger.findings where kind like 'counter%'") == []
 
 
-def test_a_correction_places_the_counters_that_were_kept(victoria: Victoria, house: House, tmp_path: Path) -> None:
-    """Of a resize that comes late: 2.5 GB move to the record that it begins, though the server is gone."""
+def test_a_correction_and_a_replay_need_no_server(victoria: Victoria, house: House, tmp_path: Path) -> None:
+    """The counters were kept: of a resize that comes late, 2.5 GB move to the record that it begins.
+
+    Only who asks for new counters is refused: what is not there now may have been there, and would be credited.
+    """
     victoria.write({"__name__": "kept_bytes", "server": "i-1"}, {"2026-02-28T23:30:00Z": 1, "2026-03-20T00:00:00Z": 1})
     victoria.write(
         {"__name__": "kept_bytes", "server": "i-2"},
@@ -226,6 +233,14 @@ def test_a_correction_places_the_counters_that_were_kept(victoria: Victoria, hou
         ("correction", 1, "2026-03-05 12:00:00+00", "2.5"),
         ("regular", 1, "2026-03-05 00:00:00+00", "2.5"),
     ]
+    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+        assert verify(metering, "2026-03", partial(replay, house.metering_url)).differences == ()
+        down = Counters(VictoriaMetrics("http://127.0.0.1:1"), SOURCES, MAX_GAP, sleep=lambda _: None)
+        again = CorrectionRequest(counters=True, reason="the exporter was behind")
+        with pytest.raises(Refused, match="2026-03 cannot be corrected by new counters") as refused:
+            runs.start(reporting, metering, PERIOD, lambda: NOW, down, again)
+        assert "does not answer" in refused.value.reasons[0]
+        assert runs.runs(metering)[0].status == "finalized"
 
 
 def test_a_server_that_is_down_blocks_finalization_until_it_is_waived(house: House, tmp_path: Path) -> None:

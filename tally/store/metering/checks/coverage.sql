@@ -1,7 +1,7 @@
 -- The usage records of a resource cover its lives within the period to the microsecond, and no resource is missing
 -- or surplus. The lives are derived from the raw events by another way than the timelines (int_proved_lives), again
 -- whenever a resource has new ones; that none was passed over, the number of events tells.
--- Remedy: compare the events of the resource with its intervals; derive the timelines again with `dbt run --full-refresh`, then close again.
+-- Remedy: compare the events of the resource with its intervals; derive the timelines again with `tally rebuild --timelines`, then close again.
 with run as (
     select * from ledger.runs where id = :run_id
 ),

@@ -1,5 +1,5 @@
 -- Within a life, each usage record begins where the one before it ended.
--- Remedy: the timeline of the resource lost an interval; derive it again with `dbt run --full-refresh`, then close again.
+-- Remedy: the timeline of the resource lost an interval; derive it again with `tally rebuild --timelines`, then close again.
 with neighbours as (
     select
         cloud, resource_type, resource_id, lifetime_no, from_ts,

@@ -1,5 +1,5 @@
 -- No instant of a resource is in two usage records, whatever their lives.
--- Remedy: the timeline of the resource holds an interval twice; derive it again with `dbt run --full-refresh`, then close again.
+-- Remedy: the timeline of the resource holds an interval twice; derive it again with `tally rebuild --timelines`, then close again.
 with neighbours as (
     select
         cloud, resource_type, resource_id, from_ts,

@@ -1,5 +1,5 @@
 -- The projection current_resources, copied in the snapshot of the events, is the last configuration of each timeline.
--- Remedy: rebuild the projection from the events, then close again; if it stays, derive the timelines again with `dbt run --full-refresh`.
+-- Remedy: rebuild the projection from the events with `tally rebuild`, then close again; if it stays, derive the timelines again with `tally rebuild --timelines`.
 with last_lives as (
     select distinct on (lives.cloud, lives.resource_type, lives.resource_id)
         lives.cloud, lives.resource_type, lives.resource_id, lives.lifetime_no, lives.opened_at

@@ -1,5 +1,5 @@
 -- Each boundary of a usage record is an event of its resource at that instant, or an edge of the metered period.
--- Remedy: the record refers to an event that is not there; derive the resource again with `dbt run --full-refresh`, then close again.
+-- Remedy: the record refers to an event that is not there; derive the resource again with `tally rebuild --timelines`, then close again.
 with run as (
     select * from ledger.runs where id = :run_id
 ),
