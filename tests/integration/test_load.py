@@ -9,6 +9,7 @@ from tally.services import runs
 from tally.services.load import load
 from tally.services.projects import ProjectPatch, create_project, patch_project
 from tally.store.database import Connection, connect
+from tally.store.metering.load import events_query
 from tests.integration.metering_sql import meter
 from tests.integration.sending import send, volume
 
@@ -73,6 +74,34 @@ def test_a_load_that_died_after_it_committed_is_repeated_without_harm(
     assert load(reporting, metering, clock).events == 0
     assert loaded(metering) == {"a": 1}
     assert reporting.execute("select count(*) from reporting.pending_batches").fetchone() == (0,)
+
+
+def test_pending_events_are_read_in_the_order_of_their_key_be_they_all_or_some(
+    reporting: Connection, metering: Connection
+) -> None:
+    """Rule 18: all are read by another query than those that have arrived since a load."""
+    send(
+        reporting,
+        volume("b", "05T00:00:00", "volume.create.end", 10, resource_id="w"),
+        volume("c", "04T00:00:00", "volume.create.end", 10, resource_id="w"),
+        volume("a", "06T00:00:00", "volume.create.end", 10, resource_id="v"),
+    )
+    of_all = events_query(reporting, 1)
+    assert event_ids(reporting, of_all) == ["a", "c", "b"]
+    load(reporting, metering, clock)
+    send(
+        reporting,
+        volume("e", "08T00:00:00", "volume.resize.end", 20, resource_id="w"),
+        volume("d", "09T00:00:00", "volume.resize.end", 20, resource_id="v"),
+    )
+    of_some = events_query(reporting, 1)
+    assert event_ids(reporting, of_some) == ["d", "e"]
+    assert of_some != of_all
+
+
+def event_ids(reporting: Connection, query: str) -> list[str]:
+    """The events that a query reads, in its order."""
+    return [row[5] for row in reporting.execute(query.encode()).fetchall()]
 
 
 def test_only_resources_with_new_events_are_derived_again(reporting: Connection, metering: Connection) -> None:
