@@ -46,7 +46,6 @@ CONFIGURATION = {
     "shared_buffers": "256MB",
     "work_mem": "64MB",
     "max_wal_size": "4GB",
-    "wal_compression": "on",
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
