@@ -51,12 +51,12 @@ modifiers as (
     inner join parts on modifiers.version = parts.pricing_version
 ),
 
-rated as (
+-- Read only if some price has terms; materialized, for how few of the records these are cannot be estimated.
+records as materialized (
     select
-        rated.cloud, rated.platform, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension,
-        rated.project_id, rated.amount, rated.amount_exact, rated.basis, prices.formula, prices.price,
-        prices.version, prices.has_terms, prices.tier_mode, prices.counted_per, prices.minimum_us, prices.increment_us,
-        prices.monthly_cap, prices.units_of_a_bound, usage_records.lifetime_no,
+        rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension, rated.project_id,
+        rated.pricing_version, rated.amount, rated.amount_exact, rated.basis,
+        usage_records.platform, usage_records.lifetime_no, usage_records.state, usage_records.usage ->> 'type' as type,
         coalesce(rated.from_ts, usage_records.from_ts) as from_ts,
         extract(
             epoch from coalesce(rated.to_ts, usage_records.to_ts) - coalesce(rated.from_ts, usage_records.from_ts)
@@ -64,59 +64,66 @@ rated as (
         -- What was counted in a part of a record is checked with the parts: every_part_is_rated.
         case
             when rated.from_ts is not null then rated.quantity else (usage_records.usage ->> rated.dimension)::numeric
-        end as quantity,
-        case
-            when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) * coalesce(by_type.modifier, 1)
-            else 1
-        end as modifier
+        end as quantity
     from metering.int_rated_records as rated
     inner join metering.int_usage_records as usage_records
         on
             usage_records.cloud = rated.cloud and usage_records.resource_type = rated.resource_type
             and usage_records.resource_id = rated.resource_id and usage_records.id = rated.usage_record_id
+    where
+        rated.run_id = :run_id
+        and exists (select from prices)
+        and rated.dimension = any(array(select metric from prices))
+),
+
+rated as (
+    select
+        records.*, prices.formula, prices.price, prices.version, prices.has_terms, prices.tier_mode,
+        prices.counted_per, prices.minimum_us, prices.increment_us, prices.monthly_cap, prices.units_of_a_bound,
+        case
+            when prices.formula = 'time_gauge' then coalesce(by_state.modifier, 1) * coalesce(by_type.modifier, 1)
+            else 1
+        end as modifier
+    from records
     inner join prices
         on
-            prices.version = rated.pricing_version
-            and prices.platform = usage_records.platform and prices.resource_type = usage_records.resource_type
-            and prices.metric = rated.dimension
+            prices.version = records.pricing_version
+            and prices.platform = records.platform and prices.resource_type = records.resource_type
+            and prices.metric = records.dimension
     left join modifiers as by_state
         on
-            by_state.version = rated.pricing_version
-            and by_state.platform = usage_records.platform and by_state.resource_type = usage_records.resource_type
-            and by_state.kind = 'state' and by_state.value = usage_records.state
+            by_state.version = records.pricing_version
+            and by_state.platform = records.platform and by_state.resource_type = records.resource_type
+            and by_state.kind = 'state' and by_state.value = records.state
     left join modifiers as by_type
         on
-            by_type.version = rated.pricing_version
-            and by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
-            and by_type.kind = 'type' and by_type.value = usage_records.usage ->> 'type'
-    where rated.run_id = :run_id
+            by_type.version = records.pricing_version
+            and by_type.platform = records.platform and by_type.resource_type = records.resource_type
+            and by_type.kind = 'type' and by_type.value = records.type
+),
+
+lived as (
+    select *, max(from_ts) over life as last_from_ts, sum(length_us) over life as lived_us
+    from rated
+    window life as (partition by cloud, resource_type, resource_id, lifetime_no, dimension)
 ),
 
 -- The price that holds at the end of a life says what is added to it.
-lives as (
-    select
-        cloud, resource_type, resource_id, lifetime_no, dimension, max(from_ts) as last_from_ts,
-        sum(length_us) as lived_us, coalesce((array_agg(minimum_us order by from_ts desc))[1], 0) as minimum_us,
-        coalesce((array_agg(increment_us order by from_ts desc))[1], 1) as increment_us
-    from rated
-    group by cloud, resource_type, resource_id, lifetime_no, dimension
-),
-
 measured as (
     select
-        rated.*,
+        *,
         case
-            when rated.formula = 'counter' then rated.quantity
-            when rated.from_ts = lives.last_from_ts
+            when formula = 'counter' then quantity
+            when from_ts = last_from_ts
                 then
-                    rated.quantity * (
-                        rated.length_us - lives.lived_us
-                        + ceil(greatest(lives.lived_us, lives.minimum_us) / lives.increment_us) * lives.increment_us
+                    quantity * (
+                        length_us - lived_us
+                        + ceil(greatest(lived_us, coalesce(minimum_us, 0)) / coalesce(increment_us, 1))
+                        * coalesce(increment_us, 1)
                     )
-            else rated.length_us * rated.quantity
+            else length_us * quantity
         end as units
-    from rated
-    inner join lives using (cloud, resource_type, resource_id, lifetime_no, dimension)
+    from lived
 ),
 
 totals as (
