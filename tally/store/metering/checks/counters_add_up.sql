@@ -23,7 +23,7 @@ recorded as (
         sum(counter.value::numeric) as quantity
     from metering.int_usage_records as records
     cross join jsonb_each_text(records.counters) as counter
-    where records.run_id = :run_id
+    where records.run_id = :run_id and records.counters <> '{}'
     group by records.cloud, records.resource_type, records.resource_id, counter.key
 )
 

@@ -1,42 +1,37 @@
 -- Each boundary of a usage record is an event of its resource at that instant, or an edge of the metered period.
 -- Remedy: the record refers to an event that is not there; derive the resource again with `tally rebuild --timelines`, then close again.
-with run as (
+with run as not materialized (
     select * from ledger.runs where id = :run_id
 ),
 
-boundaries as not materialized (
+boundaries as (
     select
-        records.cloud, records.resource_type, records.resource_id, records.from_ts as boundary,
-        records.from_event_id as event_id, run.period_from as edge
+        records.cloud, records.resource_type, records.resource_id, boundary.instant, boundary.event_id, boundary.edge
     from metering.int_usage_records as records
     inner join run on records.run_id = run.id
-    union all
-    select
-        records.cloud, records.resource_type, records.resource_id, records.to_ts,
-        records.to_event_id, run.metered_to
-    from metering.int_usage_records as records
-    inner join run on records.run_id = run.id
+    cross join lateral (
+        values (records.from_ts, records.from_event_id, run.period_from),
+            (records.to_ts, records.to_event_id, run.metered_to)
+    ) as boundary (instant, event_id, edge)
+),
+
+arrived as (
+    select events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id
+    from raw.events
+    inner join run on events.load_id <= run.load_id and events.timestamp between run.period_from and run.metered_to
 )
 
 select
-    cloud, resource_type, resource_id as subject,
-    'the boundary at ' || boundary || ' names no event and is no edge of the period' as detail
+    boundaries.cloud, boundaries.resource_type, boundaries.resource_id as subject,
+    'the boundary at ' || boundaries.instant
+    || coalesce(
+        ' names event ' || boundaries.event_id || ', which the resource does not have at that instant',
+        ' names no event and is no edge of the period'
+    ) as detail
 from boundaries
-where event_id is null and boundary <> edge
-union all
-select
-    boundaries.cloud, boundaries.resource_type, boundaries.resource_id,
-    'the boundary at ' || boundaries.boundary || ' names event ' || boundaries.event_id
-    || ', which the resource does not have at that instant'
-from boundaries
-where
-    boundaries.event_id is not null
-    and not exists (
-        select from raw.events
-        inner join run
-            on events.load_id <= run.load_id and events.timestamp between run.period_from and run.metered_to
-        where
-            events.cloud = boundaries.cloud and events.resource_type = boundaries.resource_type
-            and events.resource_id = boundaries.resource_id and events.timestamp = boundaries.boundary
-            and events.event_id = boundaries.event_id
-    )
+left join arrived
+    on
+        arrived.cloud = boundaries.cloud and arrived.resource_type = boundaries.resource_type
+        and arrived.resource_id = boundaries.resource_id and arrived.timestamp = boundaries.instant
+        and arrived.event_id = boundaries.event_id
+where arrived.event_id is null and (boundaries.event_id is not null or boundaries.instant <> boundaries.edge)
