@@ -28,6 +28,7 @@ from tally_dagster.replay import replay
 from tests.conftest import REPOSITORY
 from tests.integration.closing import LARGE, PERIOD, SMALL, House, instance
 from tests.integration.metering_sql import NOW, meter
+from tests.integration.month_by_hand import run_month
 from tests.integration.sending import send
 from tests.integration.victoria import Victoria
 
@@ -261,6 +262,26 @@ def test_a_server_that_is_down_blocks_finalization_until_it_is_waived(house: Hou
         reason = "the exporter was not there yet"
         waive(reporting, metering, PERIOD, "counter_source_failed", reason, shipped_policy(), "test", NOW)
         assert finalize.finalize(reporting, metering, PERIOD, grace, lambda: NOW).status == "finalized"
+
+
+def test_what_was_waived_is_charged_once_the_server_is_back(
+    fetched: Victoria, reporting: Connection, metering: Connection
+) -> None:
+    """By a correction that is asked for counters: 744 hours with a GB each."""
+    send(reporting, *(instance(f"w-{n}", "02-01T00:00:00", "create.end", f"i-{n}", size=SMALL) for n in range(20)))
+    down = Counters(VictoriaMetrics("http://127.0.0.1:1"), SOURCES, MAX_GAP, sleep=lambda _: None)
+    metering.execute(
+        "insert into ledger.waivers (period, kind, reason, actor)"
+        " values ('2026-03', 'counter_source_failed', 'the exporter is away', 'test')"
+    )
+    assert run_month(reporting, metering, counters=down).status == "finalized"
+    again = CorrectionRequest(counters=True, reason="the exporter is back")
+    corrected = run_month(reporting, metering, counters=counters_of(fetched), request=again)
+    charged = metering.execute(
+        "select quantity, amount from ledger.rated_records where run_id = %s and dimension = 'egress_gb'",
+        [corrected.id],
+    ).fetchall()
+    assert charged == [(Decimal(744), Decimal("66.96"))] * 20
 
 
 class Flaky:
