@@ -177,3 +177,18 @@ def test_a_record_is_reversed_once(house: House, table: str) -> None:
         metering.execute(reversal.encode(), [uuid4()])
         with pytest.raises(psycopg.errors.UniqueViolation):
             metering.execute(reversal.encode(), [uuid4()])
+
+
+def test_of_a_month_one_regular_run_counts_and_one_run_is_made(house: House) -> None:
+    """S52, rule 17: a second one is refused by the database, whoever writes it; one that is replaced is not."""
+    another = (
+        "insert into ledger.runs select (jsonb_populate_record(r, jsonb_build_object("
+        "'id', %s::uuid, 'status', %s::text))).* from ledger.runs as r order by started_at limit 1"
+    )
+    with connected(house.metering_url) as metering:
+        with pytest.raises(psycopg.errors.UniqueViolation, match="runs_live"):
+            metering.execute(another, [uuid4(), "completed"])
+        metering.execute(another, [uuid4(), "superseded"])
+        metering.execute(another, [uuid4(), "running"])
+        with pytest.raises(psycopg.errors.UniqueViolation, match="runs_running"):
+            metering.execute(another, [uuid4(), "running"])
