@@ -20,3 +20,13 @@
         and not exists (select from {{ this }} as mart where mart.run_id = run.id)
         {% endif %}
 {%- endmacro %}
+
+{# Whether records are of those runs, which are asked for when SQL is compiled. By their ids the planner knows how many
+   records they have, whatever the history, and shares the records out to workers: it reads what a CTE says with one. #}
+{% macro is_of_new_live_run(alias) -%}
+    {%- set ids = [] -%}
+    {%- if execute -%}
+        {%- set ids = run_query("select run_id from (" ~ new_live_runs() ~ ") as runs").columns[0].values() -%}
+    {%- endif -%}
+    {{ alias }}.run_id = any('{ {{- ids | join(', ') -}} }'::uuid[])
+{%- endmacro %}

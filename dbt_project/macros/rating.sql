@@ -62,7 +62,8 @@ tiers as (
     inner join versions on versions.version = tiers.version
 ),
 
--- A counter that a record lacks is zero and yields no line; a gauge that it lacks is a finding (rules 26 and 27).
+-- A counter that a record lacks is zero and yields no line; a gauge that it lacks is a finding (rules 26 and 27). The prices
+-- are read as one value: workers of a parallel plan are handed a value, and cannot read a CTE.
 priced as not materialized (
     select
         usage_records.cloud, usage_records.platform, usage_records.resource_type, usage_records.resource_id,
@@ -76,11 +77,17 @@ priced as not materialized (
         prices.has_terms, prices.tier_mode, prices.counted_per, prices.minimum_us, prices.increment_us,
         prices.monthly_cap, prices.units_of_a_bound, prices.scale,
         prices.metric as dimension, prices.formula, prices.price, prices.currency, prices.version as pricing_version,
-        (usage_records.usage ->> prices.metric)::numeric as quantity,
-        coalesce((prices.of_states ->> usage_records.state)::numeric, 1) as state_modifier,
-        coalesce((prices.of_types ->> (usage_records.size ->> 'type'))::numeric, 1) as type_modifier
+        (usage_records.usage -> prices.metric)::numeric as quantity,
+        coalesce((prices.of_states -> usage_records.state)::numeric, 1) as state_modifier,
+        coalesce((prices.of_types -> (usage_records.size ->> 'type'))::numeric, 1) as type_modifier
     from {{ 'pieces' if parts else usage_records }} as usage_records
-    inner join prices
+    inner join
+        jsonb_to_recordset((select jsonb_agg(to_jsonb(prices)) from prices)) as prices (
+            version text, platform text collate "C", resource_type text collate "C", metric text collate "C",
+            formula text, price numeric, currency text, of_states jsonb, of_types jsonb, has_terms boolean,
+            tier_mode text, counted_per text, minimum_us bigint, increment_us bigint, monthly_cap numeric,
+            units_of_a_bound bigint, scale bigint
+        )
         on
             usage_records.platform = prices.platform and usage_records.resource_type = prices.resource_type
             {{- ' and usage_records.pricing_version = prices.version' if parts }}
@@ -204,39 +211,29 @@ with_terms as (
             'charged', case when monthly_cap is not null then trim_scale(spent_before) end
         )), '{}') as basis
     from spent
-),
-
-multiplied as (
-    select
-        cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity, price,
-        state_modifier, type_modifier, numerator, currency, pricing_version, null::jsonb as basis, part_from_ts,
-        part_to_ts
-    from by_themselves
-    union all
-    select
-        cloud, platform, resource_type, resource_id, run_id, usage_record_id, project_id, dimension, quantity,
-        tier_price, state_modifier, type_modifier, numerator, currency, pricing_version, basis, part_from_ts, part_to_ts
-    from with_terms
-),
-
--- Both are rounded from one quotient that is cut off a decimal further: what is cut off never decides a half.
-divided as (
-    select *, {{ cut_off_after_13_decimals('numerator') }} as quotient
-    from multiplied
 )
 
+{{ rated('by_themselves', 'price', 'null::jsonb', in_parts=parts) }}
+union all
+{{ rated('with_terms', 'tier_price', 'basis', in_parts=parts) }}
+{%- endmacro %}
+
+{# The rows of one of both ways to a numerator, finished where they are made: what is done after a union is done by one
+   session alone. Both amounts are rounded from one quotient that is cut off a decimal further: what is cut off never
+   decides a half. #}
+{% macro rated(relation, price, basis, in_parts) -%}
 select
     cloud, platform, resource_type, resource_id,
-    {% if parts -%}
+    {% if in_parts -%}
     md5(usage_record_id::text || dimension || coalesce(extract(epoch from part_from_ts)::text, ''))::uuid as id,
     {%- else -%}
     md5(usage_record_id::text || dimension)::uuid as id,
     {%- endif %}
-    run_id, usage_record_id, project_id, dimension, quantity, price, state_modifier, type_modifier,
-    quotient::numeric(38, 12) as amount_exact,
-    quotient::numeric(18, 2) as amount,
-    currency, pricing_version, basis, part_from_ts as from_ts, part_to_ts as to_ts
-from divided
+    run_id, usage_record_id, project_id, dimension, quantity, {{ price }} as price, state_modifier, type_modifier,
+    ({{ cut_off_after_13_decimals('numerator') }})::numeric(38, 12) as amount_exact,
+    ({{ cut_off_after_13_decimals('numerator') }})::numeric(18, 2) as amount,
+    currency, pricing_version, {{ basis }} as basis, part_from_ts as from_ts, part_to_ts as to_ts
+from {{ relation }}
 {%- endmacro %}
 
 {# Usage records cut where prices change, each piece with the version that prices it. What a counter gained is in the

@@ -10,17 +10,16 @@ with runs as (
 -- A cloud belongs to exactly one platform.
 costs as (
     select
-        records.run_id, runs.period, records.cloud, records.project_id, min(records.platform) as platform,
-        records.resource_type, records.dimension, sum(records.amount) as amount,
-        sum(records.amount_exact) as amount_exact, records.currency
+        records.run_id, records.cloud, records.project_id, min(records.platform) as platform, records.resource_type,
+        records.dimension, sum(records.amount) as amount, sum(records.amount_exact) as amount_exact, records.currency
     from {{ source('ledger', 'rated_records') }} as records
-    inner join runs on records.run_id = runs.run_id
+    where {{ is_of_new_live_run('records') }}
     group by
-        records.run_id, runs.period, records.cloud, records.project_id, records.resource_type, records.dimension,
-        records.currency
+        records.run_id, records.cloud, records.project_id, records.resource_type, records.dimension, records.currency
 )
 
 select
-    run_id, period, cloud, project_id, platform, resource_type,
-    dimension, amount, amount_exact, amount - amount_exact as drift, currency
+    costs.run_id, runs.period, costs.cloud, costs.project_id, costs.platform, costs.resource_type,
+    costs.dimension, costs.amount, costs.amount_exact, costs.amount - costs.amount_exact as drift, costs.currency
 from costs
+inner join runs on costs.run_id = runs.run_id

@@ -10,34 +10,33 @@ with runs as (
 records as (
     select
         records.run_id, records.cloud, records.project_id, records.platform, records.resource_type,
-        records.usage, records.counters,
-        records.sign * {{ microseconds('records.from_ts', 'records.to_ts') }} as signed_us,
+        records.sign, records.usage, records.counters,
         {{ microseconds('records.from_ts', 'records.to_ts') }} as length_us
     from {{ source('ledger', 'usage_records') }} as records
-    inner join runs on records.run_id = runs.run_id
+    where {{ is_of_new_live_run('records') }}
 ),
 
--- A reversal holds negated values over a positive length; its minutes are negated by its sign.
+-- Each record has its minutes, rounded: its exact length is counted for them. A reversal holds negated values over a
+-- positive length; its minutes are negated by its sign.
 metered as (
     select
-        run_id, cloud, project_id, platform, resource_type, 'minutes' as metric, 'minutes' as unit,
-        sum(signed_us::numeric) as numerator
-    from records
-    group by run_id, cloud, project_id, platform, resource_type
-    union all
-    select
-        records.run_id, records.cloud, records.project_id, records.platform, records.resource_type, metric.key,
-        case when metric.key = any(records.counters) then 'units' else 'gauge_hours' end,
+        records.run_id, records.cloud, records.project_id, records.platform, records.resource_type,
+        metric.key as metric,
+        case
+            when metric.key = 'minutes' then 'minutes'
+            when metric.key = any(records.counters) then 'units'
+            else 'gauge_hours'
+        end as unit,
         sum(
             case
+                when metric.key = 'minutes' then (records.sign * records.length_us)::numeric
                 when metric.key = any(records.counters) then metric.value::numeric
                 else metric.value::numeric * records.length_us
             end
-        )
+        ) as numerator
     from records
     cross join lateral jsonb_each(records.usage) as metric
-    where
-        jsonb_typeof(metric.value) = 'number' and metric.key not in ('minutes', 'count')
+    where jsonb_typeof(metric.value) = 'number' and metric.key <> 'count'
     group by records.run_id, records.cloud, records.project_id, records.platform, records.resource_type, metric.key, 7
 )
 
