@@ -26,8 +26,8 @@ commands = typer.Typer()
 def up() -> None:
     """Run PostgreSQL, the Dagster webserver and its daemon until Ctrl-C, which stops everything.
 
-    The graph of assets is at /asset-groups, the runs at /runs. Materialize all there would finalize too: launch the job
-    close_month for a month instead.
+    The graph of assets is at /asset-groups, the runs at /runs. Materialize all there closes months, or corrects those
+    that are finalized; only the job finalize_month finalizes one.
     """
     settings = Settings.from_environment()
     with installation.running(settings) as databases, suppress(KeyboardInterrupt):
