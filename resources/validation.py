@@ -28,8 +28,8 @@ import simplejson
 
 # What Great Expectations imports for expectations of distributions, which no invariant is: a third of its memory.
 _POSTPONED = frozenset({"altair", "scipy.stats"})
-# What pandas imports if it is there.
-_LEFT_OUT = ("pyarrow",)
+# What pandas, Great Expectations and requests import if it is there.
+_LEFT_OUT = ("pyarrow", "boto3", "botocore", "charset_normalizer")
 
 # What is checked was written just now and lies in memory: in the order of an index it needs no sort.
 _SESSION = "-c timezone=UTC -c jit=off -c random_page_cost=1.1 -c application_name=tally-checks"

@@ -34,21 +34,30 @@ lifetimes as not materialized (
     select * from {{ ref('int_lifetimes') }}
 ),
 
+lives as (
+    select
+        cloud, resource_type, resource_id,
+        min(opened_at) as first_opened_at, range_agg(tstzrange(opened_at, closed_at, '[]')) as lived
+    from lifetimes
+    group by cloud, resource_type, resource_id
+),
+
+-- Those that may be anomalies: next to none beside all of the period.
 events as materialized (
     select
         {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type, events.effect,
-        events.usage
+        events.usage, lives.first_opened_at,
+        coalesce(lives.lived @> events.timestamp, false) as lives
     from {{ events_of_period('events') }}
+    left join lives using (cloud, resource_type, resource_id)
     where
         events.timestamp < run.metered_to
         and (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
+        and (
+            events.effect = 'unknown' or events.usage <> '{}'
+            or not coalesce(lives.lived @> events.timestamp, false)
+        )
         and {{ is_not_void('events') }}
-),
-
-births as (
-    select cloud, resource_type, resource_id, min(opened_at) as first_opened_at
-    from lifetimes
-    group by cloud, resource_type, resource_id
 ),
 
 -- Events at an instant at which their resource had no life. A delete of what is closed already is nothing.
@@ -56,23 +65,14 @@ lifeless as (
     select
         {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.event_type,
         case
-            when events.effect = 'delete' and births.first_opened_at <= events.timestamp then null
+            when events.effect = 'delete' and events.first_opened_at <= events.timestamp then null
             when events.effect = 'delete' then 'delete_without_life'
-            when events.effect = 'usage' and births.first_opened_at <= events.timestamp then 'after_delete'
+            when events.effect = 'usage' and events.first_opened_at <= events.timestamp then 'after_delete'
             when events.effect = 'usage' then 'usage_without_life'
             else 'after_delete'
         end as anomaly
     from events
-    left join births using (cloud, resource_type, resource_id)
-    where
-        events.effect <> 'unknown'
-        and not exists (
-            select from lifetimes
-            where
-                {{ same_resource('lifetimes', 'events') }}
-                and lifetimes.opened_at <= events.timestamp
-                and (lifetimes.closed_at is null or events.timestamp <= lifetimes.closed_at)
-        )
+    where events.effect <> 'unknown' and not events.lives
 ),
 
 undefined as (
