@@ -6,15 +6,22 @@ with run as not materialized (
     select * from ledger.runs where id = :run_id and price_changes = '[]'
 ),
 
+-- By kind of resource, so that a record is read once, however many of its metrics are priced.
+priced as not materialized (
+    select prices.platform, prices.resource_type, array_agg(prices.metric) as metrics
+    from ledger.prices
+    inner join run on prices.version = run.pricing_version
+    group by prices.platform, prices.resource_type
+),
+
 entries as not materialized (
-    select records.cloud, records.resource_type, records.resource_id, records.id, prices.metric, false as is_rated
+    select
+        records.cloud, records.resource_type, records.resource_id, records.id, metric.name as metric, false as is_rated
     from metering.int_usage_records as records
     inner join run on records.run_id = run.id
-    inner join ledger.prices as prices
-        on
-            prices.version = run.pricing_version and prices.platform = records.platform
-            and prices.resource_type = records.resource_type
-    where jsonb_typeof(records.usage -> prices.metric) = 'number'
+    inner join priced on priced.platform = records.platform and priced.resource_type = records.resource_type
+    cross join lateral unnest(priced.metrics) as metric (name)
+    where jsonb_typeof(records.usage -> metric.name) = 'number'
     union all
     select rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension, true
     from metering.int_rated_records as rated
