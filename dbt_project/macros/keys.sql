@@ -31,37 +31,6 @@
     md5(row({{ parts | join(', ') }})::text)::uuid
 {%- endmacro %}
 
-{# What an incremental model of whole resources does before it inserts: forget the resources that changed. #}
-{% macro forget_changed_resources() -%}
-    {%- set changed_resources = ref('int_changed_resources') -%}
-    {% if is_incremental() %}
-    delete from {{ this }} as old
-    using {{ changed_resources }} as changed
-    where {{ same_resource('old', 'changed') }}
-    {% endif %}
-{%- endmacro %}
-
-{# And which rows it reads, as alias: those of the changed resources, or all of them when it is built from nothing.
-   Each resource is looked up by its key: the planner, which knows little of how many rows a key has, would rather read
-   the whole history. Offset keeps it from that. A condition on a
-   changed resource spares its look-up. #}
-{% macro of_changed_resources(relation, alias, condition='true') -%}
-    {%- set changed_resources = ref('int_changed_resources') -%}
-    {% if is_incremental() -%}
-    {{ changed_resources }} as changed
-    cross join lateral (
-        select found.*
-        from {{ relation }} as found
-        where
-            {{ same_resource('found', 'changed') }}
-            and {{ condition }}
-        offset 0
-    ) as {{ alias }}
-    {%- else -%}
-    {{ relation }} as {{ alias }}
-    {%- endif %}
-{%- endmacro %}
-
 {# Half of the resources (0 or 1), by a hash: what is long and takes one session is done by two. #}
 {% macro in_half(half, alias) -%}
     hashtext({{ alias }}.resource_id) {{ '<' if half == 0 else '>=' }} 0
@@ -94,15 +63,6 @@
             {% endif -%}
         offset 0
     ) as {{ alias }}
-{%- endmacro %}
-
-{# In the transaction that derives last what is kept of a resource: the next run derives only what has arrived since. #}
-{% macro remember_derived() -%}
-    {% if not var('schema_prefix') %}
-    update {{ source('raw', 'derived') }} as derived
-    set load_id = run.load_id, registry_version = run.registry_version
-    from {{ ref('stg_runs') }} as run
-    {% endif %}
 {%- endmacro %}
 
 {# Whether an event counts: a void one is absent everywhere (rule 9). #}

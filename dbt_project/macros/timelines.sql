@@ -131,7 +131,8 @@ ended as (
 select
     cloud, platform, resource_type, resource_id, lifetime_no, lifetime_no = 1 and begun_by_update as open_left,
     project_id, state,
-    size::jsonb as size,
+    -- In one spelling: which of several it was last told in, an interval does not keep.
+    case when size ~ '\.\d*0\M' then raw.plain(size::jsonb) else size::jsonb end as size,
     timestamp as from_ts, ends_at as to_ts, event_id as from_event_id, end_event_id as to_event_id
 from ended
 where not closes

@@ -6,7 +6,7 @@ store the same rows into tables with the same indexes and constraints, in the sa
 
 import tempfile
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from resources.clock import Clock
 from resources.databases import Databases
@@ -39,13 +39,13 @@ def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
     ]
 
 
-def close(reporting_url: str, metering_url: str) -> dict[str, float]:
-    """Seconds of the job, in all and by step."""
+def close(reporting_url: str, metering_url: str, period: str = PERIOD, now: datetime = NOW) -> dict[str, float]:
+    """Seconds of the job for a month, in all and by step."""
     databases = Databases(reporting_url=reporting_url, metering_url=metering_url)
-    definitions = build_definitions({"databases": databases, "clock": Clock(instant=NOW.isoformat())})
+    definitions = build_definitions({"databases": databases, "clock": Clock(instant=now.isoformat())})
     job = definitions.resolve_job_def("close_month")
     start = time.perf_counter()
-    result = job.execute_in_process(partition_key=PERIOD)
+    result = job.execute_in_process(partition_key=period)
     total = time.perf_counter() - start
     steps = {
         str(event.step_key): float(event.step_success_data.duration_ms) / 1000

@@ -1,6 +1,8 @@
 {{ config(
-    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no', 'from_ts']}]
+    materialized='incremental', incremental_strategy='replace_changed',
+    incremental_predicates=['old.to_ts is null or old.to_ts >= changed.since'],
+    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'to_ts']}]
 ) }}
--- The timelines of one half of the resources (macros/timelines.sql): those of changed ones are derived again.
-{{ timelines(of_changed_resources(ref('stg_events'), 'events', in_half(1, 'changed')), in_half(1, 'events')) }}
+-- The timelines of one half of the resources (macros/timelines.sql): those of changed ones go on from where they changed.
+-- depends_on: {{ ref('int_void_events') }}
+{{ timelines_of_half(1) }}

@@ -1,13 +1,14 @@
 {{ config(
-    materialized='incremental', incremental_strategy='append',
-    pre_hook='{{ forget_changed_resources() }}', post_hook='{{ remember_derived() }}',
+    materialized='incremental', incremental_strategy='replace_changed', post_hook='{{ remember_derived() }}',
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]
 ) }}
 -- When each resource lived, derived by another way than the timelines: what is void by walking a history from its end,
 -- the lives as ranges from a create to the next delete. The invariant coverage compares the usage records with it, and
--- the number of events with that of the loads: no resource may have been taken for unchanged.
+-- the number of events with that of the loads: no resource may have been taken for unchanged. What is new, and what
+-- stands of what was proved before, it finds by itself too; a resource that had not lived before is proved from its
+-- first event.
 -- Derived last of what is kept, beside the usage of the month, and remembers how far that was:
--- depends_on: {{ ref('int_lifetimes') }}
+-- depends_on: {{ ref('int_lifetimes') }}, {{ ref('int_changed_resources') }}
 with recursive run as (
     select * from {{ ref('stg_runs') }}
 ),
@@ -27,13 +28,70 @@ effects as materialized (
     where age < 2 and effect <> 'ignore'
 ),
 
-history as not materialized (
+{% if is_incremental() -%}
+proved as (
+    select case when derived.registry_version = run.registry_version then derived.load_id else 0 end as load_id
+    from {{ source('raw', 'derived') }} as derived
+    cross join run
+),
+
+news as materialized (
+    select
+        events.cloud, events.resource_type, events.resource_id,
+        count(*) as events, min(events.timestamp) as first_at
+    from run
+    cross join proved
+    cross join lateral (
+        select arrived.cloud, arrived.resource_type, arrived.resource_id, arrived.timestamp
+        from {{ source('raw', 'events') }} as arrived
+        where arrived.load_id > proved.load_id and arrived.load_id <= run.load_id
+        offset 0
+    ) as events
+    group by events.cloud, events.resource_type, events.resource_id
+),
+
+-- Nothing that was before the first new event, and before whatever reconciliation told, can have become another.
+standing as materialized (
+    select
+        news.cloud, news.resource_type, news.resource_id, changed.since, former.events + news.events as events,
+        former.lived * tstzmultirange(tstzrange(null, changed.since)) as lived
+    from news
+    inner join proved on proved.load_id > 0
+    cross join lateral (
+        select least(news.first_at, min(told.timestamp)) as since
+        from {{ source('raw', 'events') }} as told
+        where {{ same_resource('told', 'news') }} and told.source = 'reconciliation'
+    ) as changed
+    cross join lateral (
+        select found.events, found.lived
+        from {{ this }} as found
+        where {{ same_resource('found', 'news') }} and lower(found.lived) < changed.since
+        offset 0
+    ) as former
+),
+
+{% endif -%}
+history as {{ '' if is_incremental() else 'not ' }}materialized (
     select
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
         coalesce(effects.effect, 'ignore') as effect, events.source = 'reconciliation' as synthetic
     from (
         select events.*
-        from {{ of_changed_resources(source('raw', 'events'), 'events') }}
+        from
+            {% if is_incremental() -%}
+            news
+            left join standing using (cloud, resource_type, resource_id)
+            cross join lateral (
+                select found.*
+                from {{ source('raw', 'events') }} as found
+                where
+                    {{ same_resource('found', 'news') }}
+                    and found.timestamp >= coalesce(standing.since, '-infinity')
+                offset 0
+            ) as events
+            {%- else -%}
+            {{ source('raw', 'events') }} as events
+            {%- endif %}
         inner join run on events.load_id <= run.load_id
     ) as events
     left join effects using (platform, resource_type, event_type)
@@ -143,6 +201,9 @@ begun_by_update as (
     from arrived
     where
         arrived.first_update is not null
+        {%- if is_incremental() %}
+        and not exists (select from standing where {{ same_resource('standing', 'arrived') }})
+        {%- endif %}
         and not exists (
             select from instants
             where
@@ -163,6 +224,12 @@ turns as (
     union all
     select cloud, resource_type, resource_id, timestamp, true
     from begun_by_update
+    {%- if is_incremental() %}
+    union all
+    select cloud, resource_type, resource_id, since, true
+    from standing
+    where upper(lived) = since
+    {%- endif %}
 ),
 
 openings as (
@@ -187,7 +254,14 @@ lived as (
 -- Put together without a join: of how many lives there are, the planner knows next to nothing.
 select cloud, resource_type, resource_id, sum(events)::bigint as events, coalesce(range_agg(lived), '{}') as lived
 from (
+    {% if is_incremental() -%}
+    select cloud, resource_type, resource_id, events, lived from standing
+    union all
+    select cloud, resource_type, resource_id, events, null from arrived
+    where not exists (select from standing where {{ same_resource('standing', 'arrived') }})
+    {%- else -%}
     select cloud, resource_type, resource_id, events, null::tstzmultirange as lived from arrived
+    {%- endif %}
     union all
     select cloud, resource_type, resource_id, 0, lived from lived
 ) as parts

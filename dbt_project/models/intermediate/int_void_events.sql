@@ -1,18 +1,14 @@
 {{ config(
-    materialized='incremental', incremental_strategy='append', pre_hook='{{ forget_changed_resources() }}',
+    materialized='incremental', incremental_strategy='replace_changed',
     indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'timestamp', 'event_id'], 'unique': true}]
 ) }}
--- Synthetic events that the collector's own events void (rule 9): they count as absent everywhere.
-with events as not materialized (
-    select events.*
-    from {{ of_changed_resources(ref('stg_events'), 'events') }}
-    where events.effect_rank is not null
-),
-
-reconciled_resources as (
-    select distinct cloud, resource_type, resource_id
-    from events
-    where synthetic and effect in ('create', 'delete')
+-- Synthetic events that the collector's own events void (rule 9): they count as absent everywhere. Nothing is void before
+-- the first of them, and what is goes by what comes later: earlier history is not asked.
+with reconciled_resources as (
+    select events.cloud, events.resource_type, events.resource_id, min(events.timestamp) as first_at
+    from {{ of_changed_resources(ref('stg_events'), 'events', 'found.synthetic') }}
+    where events.synthetic and events.effect in ('create', 'delete')
+    group by events.cloud, events.resource_type, events.resource_id
 ),
 
 judged as (
@@ -24,8 +20,16 @@ judged as (
             order by events.timestamp desc, events.effect_rank desc, events.event_id desc
             rows between unbounded preceding and 1 preceding
         ) as following
-    from events
-    inner join reconciled_resources using (cloud, resource_type, resource_id)
+    from reconciled_resources
+    cross join lateral (
+        select found.*
+        from {{ ref('stg_events') }} as found
+        where
+            {{ same_resource('found', 'reconciled_resources') }}
+            and found.timestamp >= reconciled_resources.first_at
+        offset 0
+    ) as events
+    where events.effect_rank is not null
 )
 
 select cloud, resource_type, resource_id, timestamp, event_id

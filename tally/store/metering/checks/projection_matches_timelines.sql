@@ -19,7 +19,7 @@ timelines as (
         where
             intervals.cloud = last_lives.cloud and intervals.resource_type = last_lives.resource_type
             and intervals.resource_id = last_lives.resource_id and intervals.lifetime_no = last_lives.lifetime_no
-        order by intervals.from_ts desc
+        order by intervals.to_ts desc, intervals.from_ts desc
         limit 1
     ) as configuration
 ),
