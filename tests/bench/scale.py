@@ -62,7 +62,9 @@ def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
         _compared("close_vs_copy_5m.python_peak_mb", memory, "what it may take", MEMORY_MB, "MB"),
         _compared("second_month_vs_first", second, "the timelines of the first months", first),
         *(
-            _compared(f"twelfth_month_vs_third{'' if step == 'total' else f'.{step}'}", part, "in the third", third[step])
+            _compared(
+                f"twelfth_month_vs_third{'' if step == 'total' else f'.{step}'}", part, "in the third", third[step]
+            )
             for step, part in twelfth.items()
         ),
         _compared("late_correction_vs_close", corrected["total"], "the close of the month", total),
