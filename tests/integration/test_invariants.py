@@ -126,3 +126,13 @@ def test_a_corruption_is_found_and_named(house: House, name: str, corruption: st
     with connected(house.metering_url) as metering:
         assert metering.execute(corruption.encode()).rowcount > 0
         assert {found[2] for found in violations(metering, name)} == {subject}
+
+
+def test_terms_cost_nothing_where_no_price_has_any(house: House) -> None:
+    """No rated record is read for terms that are not there: a month without them may have millions."""
+    with connected(house.metering_url) as metering:
+        (run,) = select_runs(metering, statuses=("completed",))
+        query = "explain (analyze, timing off) " + invariant("amount_keeps_terms").query(run)
+        plan = [line for (line,) in metering.execute(query.encode()) if "int_rated_records" in line]
+        assert plan
+        assert all("never executed" in line for line in plan)
