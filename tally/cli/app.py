@@ -23,7 +23,7 @@ def main() -> None:
     """Run a command and exit; whatever goes wrong is one line on stderr."""
     signal.signal(signal.SIGTERM, terminal.terminated)
     try:
-        status = app(standalone_mode=False) or 0
+        status = app(standalone_mode=False, prog_name="tally") or 0
         if status == terminal.INTERRUPTED:  # typer makes Ctrl-C an exit code
             status = terminal.report(KeyboardInterrupt())
         sys.stdout.flush()

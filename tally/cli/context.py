@@ -45,7 +45,7 @@ def run_job(
 
 def say(line: str) -> None:
     """Tell how it goes, on stderr."""
-    terminal.err().print(line, style="dim", markup=False)
+    terminal.err().print(line, style="dim")
 
 
 def group(name: str, description: str) -> typer.Typer:

@@ -55,7 +55,7 @@ def credential_create(
         )
     credential = created.credential
     until = format_instant(credential.expires_at)
-    terminal.err().print(f"{credential.name} {credential.id} expires at {until}", markup=False, soft_wrap=True)
+    terminal.err().print(f"{credential.name} {credential.id} expires at {until}", soft_wrap=True)
     if created.token is not None:
         terminal.err().print("Keep the token: it is shown this once. Send it as Authorization: Bearer <token>")
         typer.echo(created.token)
@@ -75,4 +75,4 @@ def credential_revoke(
     """Refuse a credential from the next request on, for ever. The same again changes nothing."""
     with reporting_database() as (_, reporting):
         revoked = credential_service.revoke_credential(reporting, credential, terminal.actor(), terminal.now())
-    terminal.out().print(f"{revoked.name} {revoked.id} is revoked", markup=False)
+    terminal.out().print(f"{revoked.name} {revoked.id} is revoked")

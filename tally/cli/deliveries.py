@@ -69,7 +69,7 @@ def resend(
         connected(databases.metering_url) as metering,
     ):
         count = change(reporting, metering, target, what, reason, terminal.actor(), terminal.now())
-    terminal.out().print(f"{target}: {count} document(s) {told}", markup=False)
+    terminal.out().print(f"{target}: {count} document(s) {told}")
 
 
 @commands.command(epilog="Examples:  tally deliveries   |   tally deliveries 2026-03 --target erp --status delivered")

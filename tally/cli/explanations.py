@@ -12,7 +12,7 @@ from tally.services.explain import Explanation
 def explanation(console: Console, found: Explanation) -> None:
     """Print an explanation."""
     for line in lines(found):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def lines(found: Explanation) -> Iterator[str]:

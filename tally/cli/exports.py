@@ -58,7 +58,7 @@ def export(
     ):
         billed = _billed(metering, month, project) if project else None
         for path in _export(metering, settings, month, form, to / str(month) / form, billed):
-            terminal.out().print(str(path), markup=False, soft_wrap=True)
+            terminal.out().print(str(path), soft_wrap=True)
 
 
 def _billed(metering: Connection, month: BillingPeriod, project: str) -> list[tuple[str, str]]:

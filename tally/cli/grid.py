@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pricing.documents.spreadsheet import plain_text
+from tally.cli.terminal import visible
 from tally.domain.instants import format_instant
 
 _WIDEST = 10_000
@@ -40,7 +41,7 @@ def table(*headers: str) -> Table:
 
 def add(made: Table, *cells: str) -> None:
     """Add a row to a table."""
-    made.add_row(*(Text(cell) for cell in cells))  # as text: names may hold what looks like markup
+    made.add_row(*(Text(visible(cell)) for cell in cells))  # as text: names may hold what looks like markup
 
 
 def show(console: Console, made: Table) -> None:

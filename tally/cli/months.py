@@ -13,6 +13,7 @@ from tally.domain.period import BillingPeriod
 from tally.services import bills as bill_service
 from tally.services import completeness as completeness_service
 from tally.services import corrections as correction_service
+from tally.services import finalize as finalization
 from tally.services import installation
 from tally.services import runs as run_service
 from tally.services import waivers as waiver_service
@@ -43,10 +44,11 @@ def close(
     with installation.running(settings) as databases:
         with connected(databases.metering_url) as metering:
             finalized = correction_service.is_finalized(metering, month)
+            run_service.refuse_start(metering, month, terminal.now())
         if finalized:
             if finalize:
                 raise Refused(f"{month} is finalized already", [f"correct it: tally correct {month}"])
-            terminal.err().print(f"{month} is finalized: this is a correction.", markup=False)
+            terminal.err().print(f"{month} is finalized: this is a correction.")
             _correct(settings, databases, month, {})
             return
         run_job(settings, databases, "close_month", month)
@@ -76,6 +78,8 @@ def finalize(
         raise typer.BadParameter("--until says when a waiver ends; name --waive and --reason")
     settings, month = month_of(period)
     with installation.running(settings) as databases:
+        with connected(databases.metering_url) as metering:
+            finalization.refuse_early(metering, month, settings.grace, terminal.now())
         _waive(settings, databases, month, waive or [], reason, until=until)
         run_job(settings, databases, "finalize_month", month)
     terminal.out().print(f"{month} is finalized: its records never change again.")
@@ -165,6 +169,7 @@ def correct(
     with installation.running(settings) as databases:
         with connected(databases.metering_url) as metering:
             correction_service.refuse_unless_finalized(metering, month)
+            run_service.refuse_start(metering, month, terminal.now(), request)
         _correct(settings, databases, month, correction_service.tags(request))
 
 

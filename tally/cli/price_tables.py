@@ -22,11 +22,11 @@ _VERSION = (
 def lint(console: Console, path: Path, found: Lint) -> None:
     """What is wrong with a file: one line a fault, then one line a warning."""
     for fault in found.faults:
-        console.print(f"{path}: {fault}", markup=False, soft_wrap=True)
+        console.print(f"{path}: {fault}", soft_wrap=True)
     for warning in found.warnings:
-        console.print(f"{path}: warning: {warning}", markup=False, soft_wrap=True)
+        console.print(f"{path}: warning: {warning}", soft_wrap=True)
     if not found.faults:
-        console.print(f"{path}: in order", markup=False, soft_wrap=True)
+        console.print(f"{path}: in order", soft_wrap=True)
 
 
 def versions(console: Console, rows: Sequence[VersionUse], form: RowFormat) -> None:
@@ -44,7 +44,7 @@ def versions(console: Console, rows: Sequence[VersionUse], form: RowFormat) -> N
 
 def version(console: Console, shown: PriceVersion) -> None:
     """A version: every key, and what stands there."""
-    console.print(f"version {shown.version}, content hash {shown.content_hash}", markup=False)
+    console.print(f"version {shown.version}, content hash {shown.content_hash}")
     made = table("Key", ">Value")
     for key, value in entries(shown):
         add(made, key, _text(value))

@@ -69,7 +69,7 @@ def pricing_load(files: Files) -> None:
     with _databases() as (reporting, metering):
         added = price_files.load_files(reporting, metering, price_files.price_files(files))
     for name in added:
-        terminal.out().print(f"loaded price version: {name}", markup=False)
+        terminal.out().print(f"loaded price version: {name}")
     if not added:
         terminal.out().print("everything is loaded already")
 

@@ -37,24 +37,24 @@ def _table(console: Console, made: Quote) -> None:
     for item in made.items:
         for finding in item.findings:
             where = f"{item.described.platform}.{item.described.resource_type} {item.described.resource_id}"
-            console.print(f"finding {finding.kind}: {where}: {finding.subject}", markup=False, soft_wrap=True)
+            console.print(f"finding {finding.kind}: {where}: {finding.subject}", soft_wrap=True)
     for warning in made.project.warnings if made.project else ():
-        console.print(f"warning: {warning}", markup=False, soft_wrap=True)
+        console.print(f"warning: {warning}", soft_wrap=True)
     _total(console, made)
 
 
 def _total(console: Console, made: Quote) -> None:
     adjusted, currency = made.adjusted, made.currency
     if adjusted.lines:
-        console.print(f"base {adjusted.base:f} {currency}", markup=False)
+        console.print(f"base {adjusted.base:f} {currency}")
     for line in adjusted.lines:
         term, agreed = line.term, line.term.adjustment
         what = f"{agreed.type} {agreed.rate * 100:f} % of {agreed.scope}, {line.base:f}: {line.amount:+f} {currency}"
-        console.print(f"{what} ({term.relation_type} {term.target_name})", markup=False, soft_wrap=True)
+        console.print(f"{what} ({term.relation_type} {term.target_name})", soft_wrap=True)
     versions = ", ".join(part.version.version for part in made.prices)
     prices = f"{made.period}, price version{'s' if len(made.prices) > 1 else ''} {versions}"
     billed = f", on the bill of {made.project.billed.address}" if made.project else ""
-    console.print(f"total {adjusted.net:f} {currency} ({prices}{billed})", markup=False, soft_wrap=True)
+    console.print(f"total {adjusted.net:f} {currency} ({prices}{billed})", soft_wrap=True)
 
 
 def _rows(made: Quote) -> Iterator[Row]:

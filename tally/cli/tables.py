@@ -46,10 +46,10 @@ def summary(console: Console, made: Summary) -> None:
     counts = f"accepted {made.accepted}, deduplicated {made.deduplicated}, rejected {made.rejected}"
     console.print(counts + (f", ignored {made.ignored}" if made.ignored else ""))
     for reason, count in made.reasons.most_common():
-        console.print(f"  {reason}: {count}", markup=False)
+        console.print(f"  {reason}: {count}")
         examples = [f"{e.event_id}: {e.detail}" if e.event_id else e.detail for e in made.examples[reason]]
         for example in dict.fromkeys(examples):  # many lines of one file are often wrong in the same way
-            console.print(f"    {example}", markup=False, soft_wrap=True)
+            console.print(f"    {example}", soft_wrap=True)
 
 
 def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | None = None) -> None:
@@ -59,9 +59,10 @@ def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | Non
         _add(table, row.cloud, row.project_id, f"{row.total:.2f}", row.currency)
     _print(console, table)
     if paths:
-        console.print("\nDocuments")
+        console.print()
+        console.print("Documents")
     for path in paths or ():
-        console.print(str(path), markup=False, soft_wrap=True)
+        console.print(str(path), soft_wrap=True)
 
 
 def findings(console: Console, rows: Sequence[Finding]) -> None:
@@ -75,7 +76,7 @@ def findings(console: Console, rows: Sequence[Finding]) -> None:
         where = " ".join(text for text in (row.cloud, row.platform, row.resource_type, row.subject) if text)
         blocking = ", blocks finalizing" if row.blocking else ""
         others = f" (and {count - 1} more)" if count > 1 else ""
-        console.print(f"finding {kind}{blocking}: {where}: {row.detail}{others}", markup=False, soft_wrap=True)
+        console.print(f"finding {kind}{blocking}: {where}: {row.detail}{others}", soft_wrap=True)
 
 
 def completeness(console: Console, report: Report) -> None:
@@ -112,7 +113,7 @@ def runs(console: Console, rows: Sequence[Run], waivers: Mapping[str, Sequence[W
 
 def differences(console: Console, made: Differences) -> None:
     """What a correction has written, by project; amounts and minutes are what is added to or taken from the month."""
-    console.print(f"correction {made.run.id}", markup=False)
+    console.print(f"correction {made.run.id}")
     if made.empty:
         console.print("nothing has changed; no records were written")
         return
@@ -135,7 +136,7 @@ def late(console: Console, found: Late) -> None:
     head = f"{found.run.period}: {len(found.resources)} resource(s) with late events, {idle} of them unchanged"
     if not found.complete:
         head = f"{found.run.period}: so many resources have late events that only a correction tells what they change"
-    console.print(head, markup=False, soft_wrap=True)
+    console.print(head, soft_wrap=True)
     table = _table("Cloud", "Type", "Resource", "Project", ">Events", ">Minutes", ">Amount", "Currency")
     for resource in found.resources:
         for effect in resource.effects:
@@ -144,24 +145,24 @@ def late(console: Console, found: Late) -> None:
             _add(table, *key, str(len(resource.events)), *sums, found.currency)
     if table.row_count:
         _print(console, table)
-        console.print(f"together {_signed(found.minutes)} minutes, {found.amount:+.2f} {found.currency}", markup=False)
+        console.print(f"together {_signed(found.minutes)} minutes, {found.amount:+.2f} {found.currency}")
     for relation in found.relations:
-        console.print(f"late relation {relation.after.type} {relation.after.id}: bills may change", markup=False)
+        console.print(f"late relation {relation.after.type} {relation.after.id}: bills may change")
     for reason in found.reasons:
-        console.print(f"a correction derives everything again: {reason}", markup=False, soft_wrap=True)
+        console.print(f"a correction derives everything again: {reason}", soft_wrap=True)
 
 
 def verified(console: Console, found: Verified) -> None:
     """What of a finalized month is not as it was finalized, or that all of it is."""
     for difference in found.differences:
         line = f"{difference.kind} {difference.subject}: {difference.detail}"
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for remark in found.remarks:
-        console.print(remark, markup=False, soft_wrap=True)
+        console.print(remark, soft_wrap=True)
     if not found.differences:
         corrections = len(found.runs) - 1
         month = f"{found.runs[0].period} and its {corrections} correction(s)"
-        console.print(f"{month} are as they were finalized", markup=False)
+        console.print(f"{month} are as they were finalized")
         console.print("a replay from the kept inputs has the same usage and the same costs")
 
 
@@ -210,7 +211,7 @@ def prepared(console: Console, made: Prepared) -> None:
         *(f"loaded price version: {name}" for name in made.price_versions),
     ]
     for line in changed or ["everything is up to date"]:
-        console.print(line, markup=False)
+        console.print(line)
 
 
 def projects(console: Console, rows: Sequence[Project], relations: Sequence[Relation]) -> None:
@@ -275,4 +276,4 @@ def replay(console: Console, made: Replay) -> None:
     counts = f"accepted {results['accepted']}, deduplicated {results['deduplicated']}, rejected {results['rejected']}"
     console.print(counts + (f", ignored {results['ignored']}" if results["ignored"] else ""))
     for reason, count in made.reasons.most_common():
-        console.print(f"  {reason}: {count}", markup=False)
+        console.print(f"  {reason}: {count}")

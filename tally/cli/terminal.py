@@ -22,14 +22,33 @@ from tally.domain.event import decode_json
 INTERRUPTED = 130
 
 
+class PlainConsole(Console):
+    """A console that shows what names hold and obeys none of it: neither markup nor :emoji: nor control characters.
+
+    Names come from platforms and collectors: one that clears the screen or turns the line around would forge a table.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print texts as they are read, other things as rich has them."""
+        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
+
+
+def visible(text: str) -> str:
+    r"""Write what cannot be seen in a text by its escape, such as \x1b or \n, so that a text is one line."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def out() -> Console:
     """Standard output; where it is no terminal, lines are as long as they are."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 250)
+    return PlainConsole(width=None if sys.stdout.isatty() else 250)
 
 
 def err() -> Console:
     """Standard error."""
-    return Console(stderr=True, highlight=False)
+    return PlainConsole(stderr=True)
 
 
 def now() -> datetime:
@@ -91,9 +110,9 @@ def progress(name: str, stream: BinaryIO) -> Iterator[Any]:
     total = None
     with suppress(OSError, ValueError):
         total = os.fstat(stream.fileno()).st_size or None
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err(), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(Path(name).name, total=total)
+        task = bar.add_task(visible(Path(name).name), total=total)
 
         def advance() -> None:
             with suppress(OSError, ValueError):
@@ -117,6 +136,11 @@ def terminated(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
+def _command(error: BaseException) -> str:
+    context = getattr(error, "ctx", None)
+    return context.command_path if context else "tally"
+
+
 def report(error: BaseException) -> int:
     """Say what went wrong in one line and return the exit code."""
     if isinstance(error, SystemExit):
@@ -127,7 +151,8 @@ def report(error: BaseException) -> int:
     usage = getattr(error, "format_message", None)  # of typer's errors of usage
     status, text = 1, " ".join(str(error).split())
     if usage is not None:
-        status, text = 2, f"{' '.join(usage().split())} (see tally --help)"
+        told = " ".join(usage().split()).replace(": Value error, ", ": ")  # as pydantic begins, who reads for typer
+        status, text = 2, f"{told} (see {_command(error)} --help)"
     elif isinstance(error, KeyboardInterrupt | typer.Abort):
         status, text = INTERRUPTED, "interrupted"
     elif isinstance(error, InvalidInput):
@@ -140,5 +165,5 @@ def report(error: BaseException) -> int:
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {text}"
     with suppress(OSError):
-        sys.stderr.write(f"tally: {text}\n")
+        sys.stderr.write(f"tally: {visible(text)}\n")
     return status

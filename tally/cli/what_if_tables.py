@@ -26,7 +26,7 @@ def what_if(console: Console, made: WhatIf, form: RowFormat) -> None:
 def _table(console: Console, made: WhatIf) -> None:
     currency, total = made.draft.currency, made.total
     month = f"{made.run.period}{', month to date' if made.run.preliminary else ''}"
-    console.print(f"{month}: {', '.join(made.run.price_versions)} -> {made.draft.version}, in {currency}", markup=False)
+    console.print(f"{month}: {', '.join(made.run.price_versions)} -> {made.draft.version}, in {currency}")
     rows = table("Cloud", "Project", ">Before", ">After", ">Difference", ">Percent", ">Drift before", ">Drift after")
     for project in _ends(made.projects):
         add(rows, project.cloud, project.project_id, *_cells(project))
@@ -38,11 +38,11 @@ def _table(console: Console, made: WhatIf) -> None:
     console.print(f"{made.losers} would pay more, {made.winners} less, {unchanged} the same")
     before, after, difference, percent, *drifts = _cells(total)
     share = f", {percent}" if percent else ""
-    console.print(f"total {before} -> {after}: {difference} {currency}{share}", markup=False)
-    console.print(f"drift of rounding {' -> '.join(drifts)} {currency}", markup=False)
+    console.print(f"total {before} -> {after}: {difference} {currency}{share}")
+    console.print(f"drift of rounding {' -> '.join(drifts)} {currency}")
     for usage in made.unsettled:
         where = f"{usage.platform}.{usage.resource_type} {usage.finding.subject}"
-        console.print(f"finding {usage.finding.kind}: {where}, in {usage.records} record(s)", markup=False)
+        console.print(f"finding {usage.finding.kind}: {where}, in {usage.records} record(s)")
 
 
 def _ends(projects: Sequence[ProjectEffect]) -> Sequence[ProjectEffect]:

@@ -94,7 +94,8 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
         inside = store.billed_inside(metering, run.id, project)
         if slash:
             inside += store.billed_inside(metering, run.id, external_id, cloud)
-        where = f"; it is billed inside {', '.join('/'.join(pair) for pair in inside)}" if inside else ""
+        listed = f"; tally bill {period} lists those that have one"
+        where = f"; it is billed inside {', '.join('/'.join(pair) for pair in inside)}" if inside else listed
         raise NotFound(f"{period} has no bill of project {project}{where}")
     return found
 

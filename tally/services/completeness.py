@@ -99,7 +99,7 @@ def blocking(metering: Connection, run: Run, now: datetime) -> list[str]:
     """What a run was found to have that speaks against finalizing it and is not waived, one line a kind and cloud."""
     return [
         f"{line.count} finding(s) of kind {line.kind}, such as {' '.join(filter(None, [line.cloud, line.examples[0]]))}"
-        f"; mend them, or waive them with --waive {line.kind}"
+        f"; mend them, or waive them: tally waive {run.period} {line.kind} --reason ..."
         for line in kept_report(metering, run, now).lines
         if line.blocks
     ]

@@ -37,10 +37,8 @@ def finalize(
         Refused: with every reason that speaks against it.
     """
     load(reporting, metering, clock)
-    run = store.live_run(metering, str(period))
-    if run is None:
-        raise Refused(f"{period} cannot be finalized", [f"it has no completed run; close it: tally close {period}"])
     now = clock()
+    run = _live_run(metering, period)
     if run.status != "finalized":
         completeness.record(reporting, metering, run, policy or shipped_policy())
     reasons = refusals(reporting, metering, run, period, grace, now)
@@ -52,19 +50,42 @@ def finalize(
     return store.select_runs(metering, run_id=run.id)[0]
 
 
+def refuse_early(metering: Connection, period: BillingPeriod, grace: timedelta, now: datetime) -> None:
+    """Refuse what is finalized, not closed, or not over, before anything is done to finalize it.
+
+    Raises:
+        Refused: with every reason of these; finalize may have others.
+    """
+    run = _live_run(metering, period)
+    if reasons := _finalized_already(run, now) or _too_early(run, grace, now):
+        raise Refused(f"{period} cannot be finalized", reasons)
+
+
 def refusals(
     reporting: Connection, metering: Connection, run: Run, period: BillingPeriod, grace: timedelta, now: datetime
 ) -> list[str]:
     """Everything that speaks against finalizing a run, one line each."""
-    if run.status == "finalized":
-        return [f"it is finalized already, since {format_instant(run.finalized_at or now)}"]
-    return [
+    return _finalized_already(run, now) or [
         *_too_early(run, grace, now),
         *_in_the_making(metering, period),
         *_unproved(metering, run),
         *completeness.blocking(metering, run, now),
         *_outdated(reporting, metering, run, period),
     ]
+
+
+def _live_run(metering: Connection, period: BillingPeriod) -> Run:
+    run = store.live_run(metering, str(period))
+    if run is None:
+        raise Refused(f"{period} cannot be finalized", [f"it has no completed run; close it: tally close {period}"])
+    return run
+
+
+def _finalized_already(run: Run, now: datetime) -> list[str]:
+    if run.status != "finalized":
+        return []
+    late = f"what arrives late is a correction: tally correct {run.period}"
+    return [f"it is finalized already, since {format_instant(run.finalized_at or now)}; {late}"]
 
 
 def _too_early(run: Run, grace: timedelta, now: datetime) -> list[str]:

@@ -22,7 +22,7 @@ def latest(metering: Connection, period: str) -> Run:
     """
     run = latest_run(metering, period)
     if run is None:
-        raise NotFound(f"{period} has no completed run; /api/v1/periods lists the metered months")
+        raise NotFound(f"{period} has no completed run; close it first: tally close {period}")
     return run
 
 

@@ -87,8 +87,8 @@ def start(
             what is asked for is in another currency, or counters are not there to be fetched.
         InvalidInput: if the sources of counters contradict the registry.
     """
+    refuse_start(metering, period, clock(), request, can_count=counters is not None)
     finalized = finalized_runs(metering, str(period))
-    _refuse_start(metering, period, clock(), finalized, request, can_count=counters is not None)
     if finalized and not request.counters:
         counters = None
     if counters is not None:
@@ -307,15 +307,21 @@ def _rated_by(prices: Sequence[Part]) -> dict[str, Any]:
     return kept | ({"price_changes": changes} if changes else {})
 
 
-def _refuse_start(
+def refuse_start(
     metering: Connection,
     period: BillingPeriod,
     now: datetime,
-    finalized: Sequence[Run],
-    request: CorrectionRequest,
+    request: CorrectionRequest = NOTHING_SPECIAL,
     *,
-    can_count: bool,
+    can_count: bool = True,
 ) -> None:
+    """Refuse a run that cannot begin, before anything is done for it; ``can_count``: counters can be fetched again.
+
+    Raises:
+        Refused: with every reason.
+        NotFound: if a price version is asked for that is not loaded.
+    """
+    finalized = finalized_runs(metering, str(period))
     reasons = []
     if request != NOTHING_SPECIAL and not finalized:
         reasons.append("it is not finalized, so that there is nothing to correct; close it again")

@@ -53,7 +53,8 @@ def verify(metering: Connection, period: str, replay: Replay) -> Verified:
     with metering_lock(metering):
         finalized = finalized_runs(metering, period)
         if not finalized:
-            raise Refused(f"{period} cannot be verified", ["it is not finalized, so that it may still change"])
+            why = f"it is not finalized, so that it may still change; finalize it first: tally finalize {period}"
+            raise Refused(f"{period} cannot be verified", [why])
         last = finalized[-1]
         differences = [*_tampered(metering, finalized), *_replayed(metering, last, replay)]
     remarks = []

@@ -89,6 +89,6 @@ def _refuse_idle(
     """A waiver in advance would let pass what nobody has looked at."""
     lines = [line for line in report(reporting, metering, str(period), policy, now).lines if line.action == "block"]
     if not any(line.kind == kind and cloud in {"", line.cloud} for line in lines):
-        kinds = ", ".join(sorted({line.kind for line in lines})) or "none"
+        kinds = ", ".join(sorted({line.kind for line in lines})) or "nothing"
         where = f" in {cloud}" if cloud else ""
-        raise InvalidInput(f"{period} has no blocking finding of kind {kind!r}{where}; it has {kinds}")
+        raise InvalidInput(f"{period} has no blocking finding of kind {kind!r}{where}; what blocks it is {kinds}")

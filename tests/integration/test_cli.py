@@ -92,6 +92,9 @@ def test_notifications_of_nova_go_in(tally: Tally, reporting: Connection, shared
         (["ingest"], "Missing argument"),
         (["ingest", "--format", "nova", "x"], "--format nova needs --cloud"),
         (["ingest", "--format", "csv", "x"], "'csv' is not one of"),
+        (["close"], "Missing argument 'PERIOD'. (see tally close --help)"),
+        (["bill", "2026-03", "--format", "xml"], "'--format': 'xml' is not one of 'table', 'json'. (see tally bill"),
+        (["project", "create"], "(see tally project create --help)"),
         (["close", "2026-13"], "'2026-13' is not a billing period"),
         (["finalize", "2026-03", "--waive", "unpriced"], "--waive and --reason come together"),
         (["project", "create", "no-slash", "--platform", "openstack"], "write cloud/project"),
@@ -152,7 +155,7 @@ def test_a_month_without_a_run_has_no_bills(tally: Tally) -> None:
 @pytest.mark.slow
 def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str], home: Path) -> None:
     """Neither a month that Dagster does not know nor its own database's silence shows a traceback."""
-    done = run(installed, "close", "9998-12")
+    done = run(installed, "close", "2019-12")
     assert done.status == 1
     assert "months from 2020-01 to" in done.error
     url = f"postgresql://tally:hunter2@127.0.0.1:{free_port()}/tally_dagster"
@@ -164,6 +167,19 @@ def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str]
     assert str(log) in done.err
     assert "Traceback" in log.read_text()
     assert "hunter2" not in done.err + log.read_text()
+
+
+def test_what_a_month_cannot_be_yet_is_told_before_anything_is_started(tally: Tally, home: Path) -> None:
+    """Dagster would take its time to say the same."""
+    future = tally("close", "9998-12")
+    assert (future.status, future.error) == (
+        1, "tally: 9998-12 cannot be run: it begins only at 9998-12-01T00:00:00Z",
+    )
+    unclosed = tally("finalize", "2026-03", "--waive", "unpriced", "--reason", "free")
+    assert (unclosed.status, unclosed.error) == (
+        1, "tally: 2026-03 cannot be finalized: it has no completed run; close it: tally close 2026-03",
+    )
+    assert not (home / "logs").exists()
 
 
 def test_nothing_to_list_is_none(tally: Tally) -> None:

@@ -35,6 +35,11 @@ def test_a_late_delete_is_told_corrected_explained_and_proved(house: House, home
         mark_finalized(metering, UUID(str(run_id)), NOW)
     assert run(variables, "ingest", "-", stdin=json.dumps(DELETE).encode()).status == 0
 
+    asked = run(variables, "correct", "2026-03", "--price-version", "lost", "--reason", "agreed")
+    assert (asked.status, asked.error) == (1, "tally: price version 'lost' is not loaded; loaded: 2026-03")
+    twice = run(variables, "finalize", "2026-03")
+    assert "what arrives late is a correction: tally correct 2026-03" in twice.error
+
     late = run(variables, "late")
     assert late.status == 0
     assert "together -16560 minutes, -27.60 EUR" in late.out

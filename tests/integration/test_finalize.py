@@ -11,7 +11,7 @@ from tally.domain.run import Run
 from tally.services import runs
 from tally.services.completeness_policy import shipped_policy
 from tally.services.due import finalizations_due
-from tally.services.finalize import finalize
+from tally.services.finalize import finalize, refuse_early
 from tally.services.load import load
 from tally.services.relations import relate
 from tally.services.waivers import waive
@@ -83,6 +83,8 @@ def test_the_job_finalizes_by_the_same_rules(house: House) -> None:
 def test_too_early_is_refused_to_the_microsecond(house: House, now: str, reason: str) -> None:
     """The period ends at its half-open end, grace 72 hours later."""
     assert reasons(house, now) == (reason,)
+    with connected(house.metering_url) as metering, pytest.raises(Refused, match=reason):
+        refuse_early(metering, PERIOD, GRACE, parse_instant(now))
 
 
 def test_the_first_instant_after_grace_is_late_enough(house: House) -> None:
@@ -120,7 +122,7 @@ def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> No
     assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7: d; mend them")
     with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
         by = (shipped_policy(), "clerk", parse_instant(AFTER_GRACE))
-        with pytest.raises(InvalidInput, match="no blocking finding of kind 'anomaly'; it has open_left"):
+        with pytest.raises(InvalidInput, match="no blocking finding of kind 'anomaly'; what blocks it is open_left"):
             waive(reporting, metering, PERIOD, "anomaly", "a slip of the pen", *by)
         waive(reporting, metering, PERIOD, "open_left", "began before Tally did", *by)
     assert attempt(house).status == "finalized"

@@ -4,10 +4,12 @@ import io
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from tally.cli import tables
 from tally.cli.grid import csv_text
+from tally.cli.terminal import PlainConsole
 from tally.domain.run import Finding
 from tally.services.ingest import Outcome
 from tally.services.ingest_files import Summary
@@ -17,7 +19,7 @@ NARROW = 40
 
 
 def narrow() -> Console:
-    return Console(file=io.StringIO(), width=NARROW, highlight=False)
+    return PlainConsole(file=io.StringIO(), width=NARROW)
 
 
 def printed(console: Console) -> list[str]:
@@ -27,6 +29,28 @@ def printed(console: Console) -> list[str]:
 
 def bill(project: str) -> BillRow:
     return BillRow("os-prod-eu1", project, "openstack", Decimal("1.5"), "EUR", document="", document_hash="")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\x1b[2Jgone", r"\x1b[2Jgone"),
+        ("two\nlines", r"two\nlines"),
+        ("a\tb", r"a\tb"),
+        ("\u202edorp", r"\u202edorp"),
+        ("[red]x[/blue]", "[red]x[/blue]"),
+        ("disk:fire:", "disk:fire:"),
+        ("Büro 😀", "Büro 😀"),
+    ],
+)
+def test_a_name_is_shown_and_not_obeyed(name: str, shown: str) -> None:
+    """In a cell and in a line: what a collector sends neither moves the cursor nor forges a line."""
+    console = narrow()
+    tables.bills(console, [bill(name)])
+    tables.findings(console, [Finding("anomaly", True, "os", "openstack", "instance", name, "d")])
+    *_, row, line = printed(console)
+    assert row.startswith(f"os-prod-eu1   {shown}  ")
+    assert line == f"finding anomaly, blocks finalizing: os openstack instance {shown}: d"
 
 
 def test_a_row_is_one_line_on_a_narrow_terminal() -> None:
