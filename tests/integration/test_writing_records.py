@@ -44,6 +44,15 @@ def count(metering: Connection, table: str) -> int:
     return int(row[0])
 
 
+def test_rating_is_shared_out_to_workers(metering: Connection, run: Run) -> None:  # noqa: ARG001
+    """What costs without terms come to is worked out by them; the session that writes only gathers it."""
+    with metering.transaction():
+        metering.execute("set local parallel_setup_cost = 0; set local min_parallel_table_scan_size = 0")
+        rated = rating_sql(RatingTables("metering.stg_runs", "metering.int_usage_records"))
+        plan = "\n".join(row[0] for row in metering.execute(f"explain {rated}".encode()))
+    assert "\n  ->  Gather" in plan, plan
+
+
 def test_each_record_is_written_once(metering: Connection, run: Run) -> None:
     """By one session or the other; they say together how many there are."""
     assert ledger.write_usage(metering, run.id) == RESOURCES == count(metering, "usage_records")
