@@ -2,7 +2,7 @@
 
 Events go by arrival, one batch of the outbox reporting.pending_batches after the other, whatever month they are of.
 Small tables are taken whole, since their rows are never edited; of projects, whose rows are, each load keeps what has
-changed.
+changed. The projection replaces the one before.
 
 Events are copied in the order of their key, right into their table: its index then grows at its end, and what reads
 the histories of many resources, one after the other, finds each in a few neighbouring pages, already in order.
@@ -71,12 +71,11 @@ _COPIES = (
         """select id, version, source_id, target_id, relation_type, metadata, valid_from, valid_to, {load_id}::bigint
            from reporting.project_relations""",
     ),
-    (
-        "current_resources",
-        """select cloud, platform, resource_type, resource_id, project_id, last_state, size, created_at, deleted_at
-           from reporting.current_resources""",
-    ),
 )
+
+_PROJECTION = """
+    select cloud, platform, resource_type, resource_id, project_id, last_state, size, created_at, deleted_at
+    from reporting.current_resources"""
 
 _CHANGED_PROJECTS = """
     where not exists (
@@ -136,6 +135,7 @@ def copy_all(reporting: Connection, metering: Connection, load_id: int) -> int:
     """Copy everything in the snapshot of the reporting transaction and return how many events were new."""
     events = _copy_events(reporting, metering, load_id)
     metering.execute("delete from raw.current_resources")
+    _copy(reporting, metering, _PROJECTION, "raw.current_resources")
     for table, query in _COPIES:
         _copy_new(reporting, metering, table, query.format(load_id=int(load_id)))
     metering.execute("update raw.loads set events = %s where load_id = %s", [events, load_id])
