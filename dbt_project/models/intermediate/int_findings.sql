@@ -49,7 +49,10 @@ events as materialized (
         events.usage, lives.first_opened_at,
         coalesce(lives.lived @> events.timestamp, false) as lives
     from {{ events_of_period('events') }}
-    left join lives using (cloud, resource_type, resource_id)
+    left join lives
+        on
+            lives.cloud = events.cloud and lives.resource_type = events.resource_type
+            and lives.resource_id = events.resource_id
     where
         events.timestamp < run.metered_to
         and (events.effect in ('update', 'usage', 'delete', 'unknown') or events.usage is not null)
