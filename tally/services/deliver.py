@@ -152,10 +152,18 @@ def _named(
     """Find documents by numbers and months among those ``of`` a target and a month: (them, what names none)."""
     found = {}
     for name in what:
-        period = str(BillingPeriod.parse(name[:_MONTH]))
+        period = _month_of(name)
         found[name] = [key for key in of(metering, target, period) if name in (period, key.number)]
     documents = list({key for keys in found.values() for key in keys})
     return documents, [name for name, keys in found.items() if not keys]
+
+
+def _month_of(name: str) -> str:
+    try:
+        return str(BillingPeriod.parse(name[:_MONTH]))
+    except InvalidInput:
+        kinds = "neither a month such as 2026-03 nor the number of a document, which begins with one"
+        raise InvalidInput(f"{name!r} is {kinds}; tally deliveries lists them") from None
 
 
 def backlog(metering: Connection) -> list[Backlog]:

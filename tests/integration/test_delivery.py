@@ -207,8 +207,8 @@ class TestSentAgain:
         assert kinds == ["invoice", "invoice", "credit_note", "corrected_invoice"]
         with pytest.raises(InvalidInput, match="for a reason"):
             send_again(reporting, metering, "erp", [number], " ", "anna", NOW)
-        with pytest.raises(InvalidInput, match="'all' is not a billing period"):
-            resend(reporting, metering, "all")
+        with pytest.raises(InvalidInput, match="'everything' is neither a month such as"):
+            resend(reporting, metering, "everything")
 
 
 class TestWithdrawn:
