@@ -62,8 +62,8 @@ judged as (
     from ordered
 ),
 
--- Carried forward as the greatest (position, value): the event that opens a life always has a value, so nothing
--- crosses from one life to the next.
+-- What an event does not say stays as it was: the event that opens a life says everything, so that nothing crosses from
+-- one life to the next.
 lived as (
     select
         cloud, platform, resource_type, resource_id, project_id, timestamp, effect_rank, event_id, closes,
@@ -72,31 +72,19 @@ lived as (
         lead(timestamp) over life as to_ts,
         lead(event_id) over life as to_event_id,
         coalesce(lead(opens or closes) over life, true) as last_of_life,
-        max(
-            case
-                when opens then lpad(position::text, 10, '0') || coalesce(size, '{}')::text
-                when size is not null then lpad(position::text, 10, '0') || size::text
-            end collate "C"
-        ) over life as carried_size,
-        max(
-            case
-                when opens then lpad(position::text, 10, '0') || coalesce(state, 'unknown')
-                when state is not null then lpad(position::text, 10, '0') || state
-            end collate "C"
-        ) over life as carried_state
+        raw.last_known(case when opens then coalesce(size, '{}') else size end) over life as size,
+        raw.last_known(case when opens then coalesce(state, 'unknown') else state end) over life as state
     from judged
     where opens or closes or (effect <> 'delete' and (was_open or recreates))
     window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
 ),
 
--- Zero length vanishes first, then equal neighbours of one life coalesce. Sizes of one text are equal; of different
--- texts (4 and 4.0) the values decide. What closes a life stays so far, to end its last interval.
+-- Zero length vanishes first, then equal neighbours of one life coalesce; 4 equals 4.0. What closes a life stays so far,
+-- to end its last interval.
 configured as (
     select
         cloud, platform, resource_type, resource_id, project_id, timestamp, effect_rank, event_id, closes, lifetime_no,
-        begun_by_update, to_event_id,
-        substr(carried_size, 11) as size,
-        substr(carried_state, 11) as state
+        begun_by_update, to_event_id, size, state
     from lived
     where closes or timestamp is distinct from to_ts or last_of_life
 ),
@@ -110,7 +98,7 @@ compared as (
             lag(lifetime_no) over life <> lifetime_no
             or lag(project_id) over life <> project_id
             or lag(state) over life <> state
-            or (lag(size) over life <> size and (lag(size) over life)::jsonb <> size::jsonb),
+            or lag(size) over life <> size,
             true
         ) as starts
     from configured
@@ -132,7 +120,7 @@ select
     cloud, platform, resource_type, resource_id, lifetime_no, lifetime_no = 1 and begun_by_update as open_left,
     project_id, state,
     -- In one spelling: which of several it was last told in, an interval does not keep.
-    case when size ~ '\.\d*0\M' then raw.plain(size::jsonb) else size::jsonb end as size,
+    case when size::text ~ '\.\d*0\M' then raw.plain(size) else size end as size,
     timestamp as from_ts, ends_at as to_ts, event_id as from_event_id, end_event_id as to_event_id
 from ended
 where not closes
