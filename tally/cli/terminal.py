@@ -35,6 +35,10 @@ class PlainConsole(Console):
         """Print texts as they are read, other things as rich has them."""
         super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
 
+    def out(self, *objects: Any, **_options: Any) -> None:
+        """Print a document for programs, which is as long, and as many lines, as it is."""
+        super().print(*objects, no_wrap=True, overflow="ignore", crop=False)
+
 
 def visible(text: str) -> str:
     r"""Write what cannot be seen in a text by its escape, such as \x1b or \n, so that a text is one line."""

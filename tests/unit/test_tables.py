@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tally.cli import tables
-from tally.cli.grid import csv_text
+from tally.cli.grid import RowFormat, csv_text, show_rows
 from tally.cli.terminal import PlainConsole
 from tally.domain.run import Finding
 from tally.services.ingest import Outcome
@@ -51,6 +51,13 @@ def test_a_name_is_shown_and_not_obeyed(name: str, shown: str) -> None:
     *_, row, line = printed(console)
     assert row.startswith(f"os-prod-eu1   {shown}  ")
     assert line == f"finding anomaly, blocks finalizing: os openstack instance {shown}: d"
+
+
+def test_what_programs_read_is_printed_as_it_is() -> None:
+    """Line by line, however long and whatever it holds."""
+    console = narrow()
+    show_rows(console, [{"name": "[b]:fire:" + "x" * 60}, {"name": "b"}], ["name"], RowFormat.CSV)
+    assert printed(console) == ["name", "[b]:fire:" + "x" * 60, "b"]
 
 
 def test_a_row_is_one_line_on_a_narrow_terminal() -> None:
