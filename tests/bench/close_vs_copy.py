@@ -45,7 +45,8 @@ def close(reporting_url: str, metering_url: str, period: str = PERIOD, now: date
     definitions = build_definitions({"databases": databases, "clock": Clock(instant=now.isoformat())})
     job = definitions.resolve_job_def("close_month")
     start = time.perf_counter()
-    result = job.execute_in_process(partition_key=period)
+    # By its tag, since Dagster has no partition yet of a month that is to come.
+    result = job.execute_in_process(tags={"dagster/partition": period})
     total = time.perf_counter() - start
     steps = {
         str(event.step_key): float(event.step_success_data.duration_ms) / 1000
