@@ -239,7 +239,7 @@ def test_only_what_blocks_is_waived_and_only_with_a_reason(house: House) -> None
         with pytest.raises(InvalidInput, match=r"needs a reason.*has passed.*'typo' is no kind of finding"):
             waive(*places, "typo", " ", *by, until=NOW)
         for kind, cloud in (("unknown_project", ""), ("open_left", ""), ("dead_letter", "elsewhere")):
-            with pytest.raises(InvalidInput, match=r"no blocking finding of kind .*; it has dead_letter"):
+            with pytest.raises(InvalidInput, match=r"no blocking finding of kind .*; what blocks it is dead_letter"):
                 waive(*places, kind, "r", *by, cloud=cloud)
     assert [line.kind for line in lines(house) if line.blocks] == ["dead_letter"]
 
