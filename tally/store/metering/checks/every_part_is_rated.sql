@@ -9,6 +9,7 @@ parts as (
     select parts.* from ledger.run_prices as parts inner join run on parts.run_id = run.id
 ),
 
+-- Nothing is read in a month in which prices do not change.
 metered as (
     select
         records.cloud, records.resource_type, records.resource_id, records.id, records.lifetime_no,
@@ -22,7 +23,9 @@ metered as (
         on
             prices.version = parts.pricing_version and prices.platform = records.platform
             and prices.resource_type = records.resource_type
-    where records.run_id = :run_id and jsonb_typeof(records.usage -> prices.metric) = 'number'
+    where
+        records.run_id = :run_id and exists (select from run)
+        and jsonb_typeof(records.usage -> prices.metric) = 'number'
 ),
 
 expected as (
@@ -46,7 +49,7 @@ expected as (
 ),
 
 paid as (
-    select rated.* from metering.int_rated_records as rated inner join run on rated.run_id = run.id
+    select * from metering.int_rated_records where run_id = :run_id and exists (select from run)
 )
 
 select
