@@ -131,7 +131,8 @@ def _translated(query: str) -> str:
         (r"select from", "select 1 from"),
         (r'collate "C"', ""),
         (r"::jsonb", ""),
-        (r"case when size ~ .* end as size", "size"),  # whose numbers all have one spelling
+        (r"raw\.last_known\((.*)\) over", r"last_value(\1 ignore nulls) over"),
+        (r"case when size::text ~ .* end as size", "size"),  # whose numbers all have one spelling
     ):
         query = re.sub(theirs, ours, query)
     return query
