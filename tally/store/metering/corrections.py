@@ -12,6 +12,7 @@ from tally.domain.run import Run
 from tally.store.database import Connection
 from tally.store.metering.effective import RATED, USAGE
 from tally.store.metering.runs import members
+from tally.store.statistics import analyze
 
 # So many that whoever reads them next, in the same run, must not plan for a handful.
 _MANY = 1000
@@ -127,5 +128,5 @@ def _write(connection: Connection, table: str, statement: str, run: Run, former_
     parameters = {"run_id": run.id, "members": members(connection, former_run_id)}
     count = connection.execute(query.encode(), parameters).rowcount
     if count > _MANY:
-        connection.execute(f"analyze ledger.{table}".encode())
+        analyze(connection, f"ledger.{table}")
     return count

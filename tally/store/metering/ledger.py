@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 from tally.store.database import Connection, beside
+from tally.store.statistics import analyze
 
 _USAGE = """
     insert into ledger.usage_records (cloud, platform, resource_type, resource_id, id, run_id, sign, project_id, state,
@@ -84,10 +85,7 @@ def _write(connection: Connection, table: str, statement: str, run_id: UUID) -> 
         half = thread.submit(other.execute, statement.encode(), {"run_id": run_id, "half": True})
         written = connection.execute(statement.encode(), {"run_id": run_id, "half": False}).rowcount
         written += half.result().rowcount
-    with connection.transaction():
-        # A fifth of the usual sample tells the same plans apart; of jsonb, the whole one takes as long as rating.
-        connection.execute("set local default_statistics_target = 20")
-        connection.execute(f"analyze ledger.{table}".encode())
+    analyze(connection, f"ledger.{table}")
     return written
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from psycopg.errors import UniqueViolation
 
 from tally.store.database import Connection
+from tally.store.statistics import analyze
 
 _EVENT = """
     select e.cloud, e.platform, e.resource_type, e.resource_id, e.timestamp, e.event_id, e.event_type,
@@ -145,9 +146,8 @@ def copy_all(reporting: Connection, metering: Connection, load_id: int) -> int:
 def refresh_statistics(metering: Connection) -> None:
     """Let the planner know what was copied: the first load fills empty tables, which it would take for tiny."""
     with metering.transaction():
-        metering.execute("set local default_statistics_target = 20")  # as in dbt_project/macros/statistics.sql
         metering.execute("select brin_summarize_new_values('raw.events_arrival')")
-        metering.execute("analyze raw.events, raw.current_resources, raw.lifecycles, raw.resource_types")
+        analyze(metering, "raw.events", "raw.current_resources", "raw.lifecycles", "raw.resource_types")
 
 
 def forget_pending(reporting: Connection, batches: Sequence[int]) -> None:
