@@ -91,7 +91,10 @@ def completeness(console: Console, report: Report) -> None:
 
 
 def periods(console: Console, rows: Sequence[PeriodRow]) -> None:
-    """Periods with their status and their live run."""
+    """Periods with their status and their live run; where there are none, how there come to be some."""
+    if not rows:
+        console.print("no month is closed; close one: tally close PERIOD")
+        return
     table = _table("Period", "Status", "Run", "Completed", "Preliminary", "Prices")
     for row in rows:
         preliminary = "month to date" if row.run.preliminary else "no"

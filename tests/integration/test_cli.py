@@ -184,9 +184,15 @@ def test_what_a_month_cannot_be_yet_is_told_before_anything_is_started(tally: Ta
 
 def test_nothing_to_list_is_none(tally: Tally) -> None:
     """An empty installation answers."""
-    for command in (["periods"], ["runs"], ["runs", "2026-03"], ["project", "list"], ["cloud", "list"]):
+    for command in (["runs"], ["runs", "2026-03"], ["project", "list"], ["cloud", "list"]):
         done = tally(*command)
         assert (done.status, done.out, done.err) == (0, "none\n", "")
+
+
+def test_who_has_closed_no_month_is_told_how(tally: Tally) -> None:
+    """The first thing that a newcomer asks for is where the months stand."""
+    done = tally("periods")
+    assert (done.status, done.out, done.err) == (0, "no month is closed; close one: tally close PERIOD\n", "")
 
 
 def test_projects_are_registered_and_related(tally: Tally) -> None:
