@@ -12,12 +12,13 @@ from dagster_shared.utils.warnings import PreviewWarning
 
 from resources.databases import Metering
 from resources.installation import Installation
+from tally.domain.period import FIRST_METERED
 from tally.domain.run import Run
 from tally.services import runs
 from tally.services.correct import CorrectionRequest
 
 # The running month is included: a run of it is preliminary.
-MONTHS = MonthlyPartitionsDefinition(start_date="2020-01", fmt="%Y-%m", end_offset=1)
+MONTHS = MonthlyPartitionsDefinition(start_date=FIRST_METERED, fmt="%Y-%m", end_offset=1)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from tally.domain.instants import microseconds
 
 # What PostgreSQL and Python both can hold, the end of the period included.
 YEARS = range(1970, 9999)
+# No month before it is metered: the partitions of Dagster have to begin somewhere.
+FIRST_METERED = "2020-01"
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])", re.ASCII)
 
 

@@ -20,7 +20,7 @@ from pricing.validity import Part
 from tally import __version__
 from tally.domain.errors import Blocked, NotFound, Refused, Unavailable
 from tally.domain.instants import format_instant
-from tally.domain.period import BillingPeriod
+from tally.domain.period import FIRST_METERED, BillingPeriod
 from tally.domain.run import Check, Finding, PeriodStatus, PriceChange, Run, period_status
 from tally.services import completeness
 from tally.services.correct import NOTHING_SPECIAL, CorrectionRequest, about_correction
@@ -325,6 +325,8 @@ def refuse_start(
     reasons = []
     if request != NOTHING_SPECIAL and not finalized:
         reasons.append("it is not finalized, so that there is nothing to correct; close it again")
+    if str(period) < FIRST_METERED:
+        reasons.append(f"the first month that can be is {FIRST_METERED}")
     if now <= period.start:
         reasons.append(f"it begins only at {format_instant(period.start)}")
     zones = {run.zone for run in store.select_runs(metering, statuses=("finalized",))} - {period.zone}

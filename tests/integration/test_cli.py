@@ -154,10 +154,7 @@ def test_a_month_without_a_run_has_no_bills(tally: Tally) -> None:
 
 @pytest.mark.slow
 def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str], home: Path) -> None:
-    """Neither a month that Dagster does not know nor its own database's silence shows a traceback."""
-    done = run(installed, "close", "2019-12")
-    assert done.status == 1
-    assert "months from 2020-01 to" in done.error
+    """The silence of Dagster's own database shows no traceback."""
     url = f"postgresql://tally:hunter2@127.0.0.1:{free_port()}/tally_dagster"
     done = run(installed | {"TALLY_DAGSTER_URL": url}, "close", "2026-03")
     assert done.status == 1
@@ -171,6 +168,8 @@ def test_a_close_that_cannot_begin_is_told_in_one_line(installed: dict[str, str]
 
 def test_what_a_month_cannot_be_yet_is_told_before_anything_is_started(tally: Tally, home: Path) -> None:
     """Dagster would take its time to say the same."""
+    early = tally("close", "2019-12")
+    assert (early.status, early.error) == (1, "tally: 2019-12 cannot be run: the first month that can be is 2020-01")
     future = tally("close", "9998-12")
     assert (future.status, future.error) == (
         1, "tally: 9998-12 cannot be run: it begins only at 9998-12-01T00:00:00Z",
