@@ -54,7 +54,7 @@ def running(settings: Settings) -> Iterator[Databases]:
 
     Raises:
         Unavailable: if a server does not start or a database does not answer.
-        Refused: if an applied migration or a loaded price version has changed.
+        Refused: if a migration fails, or an applied one or a loaded price version has changed.
     """
     with serving(settings) as databases:
         prepare(databases, settings.prices)

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
+import psycopg
+from psycopg.errors import DependentObjectsStillExist
+
 from tally.domain.errors import Refused
 from tally.store.database import Connection
 
@@ -35,13 +38,14 @@ def migrate(connection: Connection, database: str) -> list[str]:
     """Bring a database up to date and return the names of the migrations that were applied now.
 
     Raises:
-        Refused: if an applied migration no longer has the text that was applied.
+        Refused: if a migration fails, or an applied one no longer has the text that was applied.
     """
     connection.execute("select pg_advisory_lock(%s)", [_LOCK])
     try:
         return _apply(connection, database)
     finally:
-        connection.execute("select pg_advisory_unlock(%s)", [_LOCK])
+        if not connection.closed:  # else the lock is gone, and why it was closed is to be told
+            connection.execute("select pg_advisory_unlock(%s)", [_LOCK])
 
 
 def _apply(connection: Connection, database: str) -> list[str]:
@@ -53,12 +57,10 @@ def _apply(connection: Connection, database: str) -> list[str]:
     names = []
     for migration in migrations(database):
         if migration.name not in applied:
-            with connection.transaction():
-                connection.execute(migration.sql.encode())
-                connection.execute(
-                    "insert into public.tally_migrations (name, checksum) values (%s, %s)",
-                    [migration.name, migration.checksum],
-                )
+            try:
+                _apply_one(connection, migration)
+            except psycopg.Error as error:
+                raise Refused(f"migration {migration.name} of {database}", [_why(error), _remedy(error)]) from error
             names.append(migration.name)
         elif applied[migration.name] != migration.checksum:
             raise Refused(
@@ -66,3 +68,24 @@ def _apply(connection: Connection, database: str) -> list[str]:
                 ["it was applied with another text; add a new migration instead of editing one"],
             )
     return names
+
+
+def _apply_one(connection: Connection, migration: Migration) -> None:
+    with connection.transaction():
+        connection.execute(migration.sql.encode())
+        connection.execute(
+            "insert into public.tally_migrations (name, checksum) values (%s, %s)", [migration.name, migration.checksum]
+        )
+
+
+def _why(error: psycopg.Error) -> str:
+    """What the server says, with the detail: that names what is in the way."""
+    told = error.diag.message_primary or str(error).partition("\n")[0]
+    detail = "; ".join((error.diag.message_detail or "").splitlines())
+    return f"{told} ({detail})" if detail else told
+
+
+def _remedy(error: psycopg.Error) -> str:
+    if isinstance(error, DependentObjectsStillExist):
+        return "keep the definition of what depends on it, drop that, call tally migrate, and make it again"
+    return "nothing of it was applied; mend that, then call tally migrate"

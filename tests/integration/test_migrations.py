@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tally.domain.errors import Refused
-from tally.store.database import connected
+from tally.store.database import Connection, connected
 from tally.store.migrate import migrate, migrations
 from tests.conftest import fresh_database
 
@@ -39,4 +39,47 @@ def test_a_migration_that_was_edited_after_it_was_applied_is_refused(server_url:
         migrate(connection, "metering")
         connection.execute("update public.tally_migrations set checksum = 'of another text' where name = '0001_raw'")
         with pytest.raises(Refused, match=r"0001_raw of metering.*add a new migration"):
+            migrate(connection, "metering")
+
+
+def test_a_view_of_ones_own_that_stands_in_the_way_is_named_with_what_to_do(metering: Connection) -> None:
+    """A mart is made anew in another form: what others have built on it is theirs, and never dropped."""
+    name = "0031_versions_of_corrections"
+    metering.execute("delete from public.tally_migrations where name = %s", [name])
+    metering.execute("create schema marts")
+    metering.execute("create table marts.project_corrections (pricing_version text)")
+    metering.execute("create view public.mine as select pricing_version from marts.project_corrections")
+    with pytest.raises(Refused) as refused:
+        migrate(metering, "metering")
+    assert str(refused.value) == (
+        f"migration {name} of metering: cannot drop table marts.project_corrections because other objects depend on it"
+        " (view mine depends on table marts.project_corrections);"
+        " keep the definition of what depends on it, drop that, call tally migrate, and make it again"
+    )
+    metering.execute("drop view public.mine")
+    assert migrate(metering, "metering") == [name]
+
+
+def test_a_migration_that_fails_leaves_nothing_and_is_named(server_url: str) -> None:
+    """Those before it stay applied, and the next call goes on with it."""
+    with fresh_database(server_url) as url, connected(url) as connection:
+        connection.execute("create schema ledger")
+        connection.execute("create table ledger.runs ()")
+        with pytest.raises(Refused, match='migration 0002_ledger of metering: relation "runs" already exists; nothing'):
+            migrate(connection, "metering")
+        connection.execute("drop table ledger.runs")
+        assert migrate(connection, "metering") == [migration.name for migration in migrations("metering")][1:]
+
+
+def test_a_server_that_goes_away_meanwhile_is_told_with_the_migration(server_url: str) -> None:
+    """And not that the lock could not be given back."""
+    with fresh_database(server_url) as url, connected(url) as connection:
+        connection.execute(
+            "create function public.leave() returns event_trigger language plpgsql"
+            " as 'begin perform pg_terminate_backend(pg_backend_pid()); end'"
+        )
+        connection.execute(
+            "create event trigger leave on ddl_command_start when tag in ('CREATE SCHEMA') execute function leave()"
+        )
+        with pytest.raises(Refused, match=r"migration 0001_raw of metering: .*; nothing of it was applied"):
             migrate(connection, "metering")
