@@ -7,11 +7,9 @@ import pytest
 
 from tally.services.demo import PERIOD, load_example
 from tally.settings import Settings
-from tally.store.database import connected
-from tests.conftest import fresh_database
 from tests.golden.closed_month import ClosedMonth, read_closed_month
 from tests.golden.handed_month import HandedMonth, handed_month
-from tests.integration.closing import House
+from tests.integration.closing import copied
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -22,15 +20,13 @@ def closed_month(
 ) -> Iterator[ClosedMonth]:
     """March 2026 of the example, as `tally demo` closes it."""
     with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
+        copied(server_url, (reporting_template, metering_template)) as house,
+        house.connected() as (reporting, metering),
     ):
-        with connected(reporting_url) as reporting:
-            summary = load_example(reporting, Settings.from_environment(), "test", lambda: NOW)
+        summary = load_example(reporting, Settings.from_environment(), "test", lambda: NOW)
         assert summary.rejected == 0
-        House(reporting_url, metering_url).close()
-        with connected(metering_url) as metering:
-            yield read_closed_month(metering, PERIOD)
+        house.close()
+        yield read_closed_month(metering, PERIOD)
 
 
 @pytest.fixture(scope="module")

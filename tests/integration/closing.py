@@ -77,6 +77,12 @@ class House:
         with connected(self.reporting_url) as reporting:
             assert {outcome.status for outcome in send(reporting, *events)} == {"accepted"}
 
+    @contextmanager
+    def connected(self) -> Iterator[tuple[Connection, Connection]]:
+        """Connections to its reporting and its metering database."""
+        with connected(self.reporting_url) as reporting, connected(self.metering_url) as metering:
+            yield reporting, metering
+
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the metering database."""
         with connected(self.metering_url) as metering:
@@ -88,22 +94,21 @@ def template_of(
     server_url: str, reporting_template: str, metering_template: str, prepare: Callable[[House], None]
 ) -> Iterator[tuple[str, str]]:
     """Names of a reporting and a metering database as ``prepare`` leaves them, to be copied."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-    ):
-        prepare(House(reporting_url, metering_url))
-        for url in (reporting_url, metering_url):
+    with copied(server_url, (reporting_template, metering_template)) as house:
+        prepare(house)
+        urls = house.reporting_url, house.metering_url
+        for url in urls:
             close_to_sessions(server_url, url)
-        yield urlsplit(reporting_url).path.removeprefix("/"), urlsplit(metering_url).path.removeprefix("/")
+        reporting, metering = (urlsplit(url).path.removeprefix("/") for url in urls)
+        yield reporting, metering
 
 
 @contextmanager
-def copied(server_url: str, templates: tuple[str, str]) -> Iterator[House]:
+def copied(server_url: str, templates: tuple[str, str], period: BillingPeriod = PERIOD) -> Iterator[House]:
     """An installation of its own, copied from templates."""
     reporting, metering = templates
     with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
-        yield House(reporting_url, metering_url)
+        yield House(reporting_url, metering_url, period)
 
 
 def failed_steps(result: ExecuteInProcessResult) -> list[str]:

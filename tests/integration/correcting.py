@@ -10,17 +10,12 @@ from dagster import ExecuteInProcessResult
 from tally.domain.instants import parse_instant
 from tally.services import runs
 from tally.services.finalize import finalize
-from tally.store.database import connected
 from tests.integration.closing import AFTER_GRACE, House
 
 
 def finalize_month(house: House) -> None:
     """Finalize the closed month, as the job does."""
-    with (
-        connected(house.reporting_url) as reporting,
-        connected(house.metering_url) as metering,
-        runs.metering_lock(metering),
-    ):
+    with house.connected() as (reporting, metering), runs.metering_lock(metering):
         finalize(reporting, metering, house.period, timedelta(hours=72), lambda: parse_instant(AFTER_GRACE))
 
 

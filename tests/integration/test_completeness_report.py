@@ -35,7 +35,7 @@ OPEN_LEFT = (
 
 def lines(house: House, policy: Policy | None = None, now: datetime = NOW) -> Sequence[Line]:
     """What the report of the small month says."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         return report(reporting, metering, str(PERIOD), policy or shipped_policy(), now).lines
 
 
@@ -63,28 +63,20 @@ def synced(house: House, finished: str, *listings: ListingRow, status: str = "co
 
 def waived(house: House, kind: str, now: datetime = NOW, until: datetime | None = None, cloud: str = "") -> bool:
     """Waive a kind; whether that is new."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         by = (shipped_policy(), "clerk", now)
         return waive(reporting, metering, PERIOD, kind, "known", *by, cloud=cloud, until=until)[1]
 
 
 def finalized(house: House, policy: Policy | None = None) -> Run:
-    with (
-        connected(house.reporting_url) as reporting,
-        connected(house.metering_url) as metering,
-        runs.metering_lock(metering),
-    ):
+    with house.connected() as (reporting, metering), runs.metering_lock(metering):
         return finalize.finalize(reporting, metering, PERIOD, GRACE, lambda: NOW, policy)
 
 
 def test_a_month_that_is_complete_has_nothing_that_blocks(house: House) -> None:
     """Projects that are not registered are told, and do not stand in the way."""
     assert {(line.kind, line.action) for line in lines(house)} == {("unknown_project", "warn")}
-    with (
-        connected(house.reporting_url) as reporting,
-        connected(house.metering_url) as metering,
-        pytest.raises(NotFound, match="2026-02 has no completed run"),
-    ):
+    with house.connected() as (reporting, metering), pytest.raises(NotFound, match="2026-02 has no completed run"):
         report(reporting, metering, "2026-02", shipped_policy(), NOW)
 
 
@@ -145,7 +137,7 @@ def test_a_listing_that_could_not_be_written_blocks(house: House) -> None:
 def test_a_resource_that_was_not_metered_is_worth_its_last_size_from_its_beginning(house: House) -> None:
     """A small instance of the whole last day, at the prices of the month."""
     house.ingest(instance("late", "03-31T00:00:00", "create.end", "i-9", size=SMALL))
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         load(reporting, metering, lambda: NOW)
     (line,) = [line for line in lines(house) if line.kind == "listed_not_metered"]
     a_month = house.query(
@@ -233,7 +225,7 @@ def test_an_expired_waiver_no_longer_waives_and_another_may_follow(house: House)
 def test_only_what_blocks_is_waived_and_only_with_a_reason(house: House) -> None:
     """Nobody waives in advance what nobody has looked at."""
     reject(house, letter("a", '{"timestamp": "2026-03-05T00:00:00Z"}'))
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         places = (reporting, metering, PERIOD)
         by = (shipped_policy(), "clerk", NOW)
         with pytest.raises(InvalidInput, match=r"needs a reason.*has passed.*'typo' is no kind of finding"):

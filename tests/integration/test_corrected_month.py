@@ -15,10 +15,9 @@ from tally.services.corrections import last_correction, refuse_unless_finalized,
 from tally.services.explain import Explanation, explain
 from tally.store.database import connected
 from tally.store.metering.differences import BillSum, ProjectSum
-from tests.conftest import fresh_database
 from tests.integration.api_server import exact, live_api
 from tests.integration.callers import api_for, consumer
-from tests.integration.closing import LARGE, PERIOD, House, instance
+from tests.integration.closing import LARGE, PERIOD, House, copied, instance
 
 CLOUD = "os-prod-eu1"
 MARCH = {"period": "2026-03"}
@@ -30,11 +29,7 @@ def corrected(
     server_url: str, reporting_template: str, metering_template: str, tally_home: None  # noqa: ARG001
 ) -> Iterator[House]:
     """S55, in a month of its own: a delete of the 20th has come late and is corrected; nothing here changes it."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-    ):
-        house = House(reporting_url, metering_url)
+    with copied(server_url, (reporting_template, metering_template)) as house:
         house.ingest(instance("l-1", "02-01T00:00:00", "create.end", "late", size=LARGE, project_id="p-9"))
         house.ingest(instance("k-1", "03-05T00:00:00", "create.end", "kept", size=LARGE, project_id="p-8"))
         house.close()

@@ -25,11 +25,7 @@ def finalized(house: House) -> House:
 def refused(house: House, request: CorrectionRequest) -> tuple[str, ...]:
     """Why a correction does not begin; no run is left of it."""
     before = house.query("select count(*) from ledger.runs")
-    with (
-        connected(house.reporting_url) as reporting,
-        connected(house.metering_url) as metering,
-        pytest.raises(Refused, match="2026-03 cannot be run") as caught,
-    ):
+    with house.connected() as (reporting, metering), pytest.raises(Refused, match="2026-03 cannot be run") as caught:
         runs.start(reporting, metering, PERIOD, lambda: parse_instant(AFTER_GRACE), request=request)
     assert house.query("select count(*) from ledger.runs") == before
     return caught.value.reasons

@@ -25,9 +25,9 @@ from tally.services.relations import Change, close_relation, relate
 from tally.store.database import connected
 from tally.store.metering import runs as run_store
 from tally.store.metering.differences import project_sums
-from tests.conftest import REPOSITORY, fresh_database
+from tests.conftest import REPOSITORY
 from tests.golden.focus_rules import faults
-from tests.integration.closing import LARGE, PERIOD, SMALL, House, instance
+from tests.integration.closing import LARGE, PERIOD, SMALL, House, copied, instance
 from tests.integration.correcting import bills, correct, costs, finalize_month, finalized_rows, lines, records
 from tests.integration.registering import TENANT, create, day
 from tests.integration.sending import CLOUD
@@ -121,15 +121,13 @@ def corrected(
     snapshots: list[dict[tuple[str, str], str]],
 ) -> Iterator[House]:
     """The month after all five corrections."""
-    reporting, metering = closed_templates
-    with fresh_database(server_url, reporting) as reporting_url, fresh_database(server_url, metering) as metering_url:
-        house = House(reporting_url, metering_url)
+    with copied(server_url, closed_templates) as house:
         house.ingest(*IN_TIME)
         house.close()
         finalize_month(house)
         snapshots.append(finalized_rows(house))
         house.ingest(*FIRST_NEWS)
-        with connected(reporting_url) as reporting_db:
+        with connected(house.reporting_url) as reporting_db:
             for project in ("p-payer", "p-tenant"):
                 create(reporting_db, project, cloud=CLOUD)
             relation = relate(
@@ -139,16 +137,16 @@ def corrected(
         assert correct(house).success
         snapshots.append(finalized_rows(house))
         house.ingest(*SECOND_NEWS)
-        with connected(reporting_url) as reporting_db:
+        with connected(house.reporting_url) as reporting_db:
             close_relation(reporting_db, relation.id, day("2026-03-01"), late_change())
         assert correct(house).success
         snapshots.append(finalized_rows(house))
         assert correct(house).success
         snapshots.append(finalized_rows(house))
-        let_paused_be_free(reporting_url)
+        let_paused_be_free(house.reporting_url)
         assert correct(house).success
         snapshots.append(finalized_rows(house))
-        price_vcpus_higher(metering_url, tmp_path_factory.mktemp("prices"))
+        price_vcpus_higher(house.metering_url, tmp_path_factory.mktemp("prices"))
         assert correct(house, {"tally/price_version": "2026-04", "tally/reason": "agreed with everybody"}).success
         snapshots.append(finalized_rows(house))
         yield house

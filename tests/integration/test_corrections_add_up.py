@@ -26,7 +26,7 @@ from tally.services.relations import Change, close_relation, patch_relation, rel
 from tally.store.database import Connection, connected
 from tally.store.migrate import migrate
 from tests import histories
-from tests.conftest import fresh_database
+from tests.conftest import fresh_database, fresh_databases
 from tests.histories import Resource
 from tests.integration.metering_sql import NOW
 from tests.integration.month_by_hand import run_month
@@ -211,11 +211,8 @@ def test_corrections_add_up_to_a_fresh_metering(
     @given(rounds(), st.lists(series(), min_size=5, max_size=5), st.sets(st.sampled_from(MOMENTS), min_size=8))
     def holds(arriving: list[list[Event]], several: list[Series], late: set[int]) -> None:
         with (
-            fresh_database(server_url, reporting_template) as reporting_url,
-            fresh_database(server_url) as metering_url,
+            fresh_databases(server_url, reporting_template, "template0") as (reporting, metering),
             fresh_database(server_url) as fresh_url,
-            connected(reporting_url) as reporting,
-            connected(metering_url) as metering,
             connected(fresh_url) as fresh,
         ):
             histories.register(reporting)

@@ -21,7 +21,7 @@ from tally.services.correct import CorrectionRequest
 from tally.services.counters import Counters
 from tally.services.verify import verify
 from tally.services.waivers import waive
-from tally.store.database import Connection, connected
+from tally.store.database import Connection
 from tally.store.metering.counters import fingerprint
 from tally.store.victoria_metrics import VictoriaMetrics
 from tally_dagster.replay import replay
@@ -234,7 +234,7 @@ def test_a_correction_and_a_replay_need_no_server(victoria: Victoria, house: Hou
         ("correction", 1, "2026-03-05 12:00:00+00", "2.5"),
         ("regular", 1, "2026-03-05 00:00:00+00", "2.5"),
     ]
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         assert verify(metering, "2026-03", partial(replay, house.metering_url)).differences == ()
         down = Counters(VictoriaMetrics("http://127.0.0.1:1"), SOURCES, MAX_GAP, sleep=lambda _: None)
         again = CorrectionRequest(counters=True, reason="the exporter was behind")
@@ -255,7 +255,7 @@ def test_a_server_that_is_down_blocks_finalization_until_it_is_waived(house: Hou
     )
     assert (kind, blocking, cloud, subject) == ("counter_source_failed", True, "os-prod-eu1", "billed")
     assert detail.startswith("egress_gb was not fetched: VictoriaMetrics at 127.0.0.1:1 does not answer")
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         grace = timedelta(hours=72)
         with pytest.raises(Refused, match=r"1 finding.* of kind counter_source_failed, such as os-prod-eu1"):
             finalize.finalize(reporting, metering, PERIOD, grace, lambda: NOW)

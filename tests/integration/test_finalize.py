@@ -24,11 +24,7 @@ EGRESS = {"usage": {"egress_gb": 1}}
 
 
 def attempt(house: House, now: str = AFTER_GRACE, period: BillingPeriod = PERIOD) -> Run:
-    with (
-        connected(house.reporting_url) as reporting,
-        connected(house.metering_url) as metering,
-        runs.metering_lock(metering),
-    ):
+    with house.connected() as (reporting, metering), runs.metering_lock(metering):
         return finalize(reporting, metering, period, GRACE, lambda: parse_instant(now))
 
 
@@ -41,7 +37,7 @@ def reasons(house: House, now: str = AFTER_GRACE, period: BillingPeriod = PERIOD
 
 def attempt_is_welcome(house: House) -> bool:
     """Whether nothing speaks against finalizing; it is not done."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         load(reporting, metering, lambda: parse_instant(AFTER_GRACE))
         (due,) = finalizations_due(reporting, metering, "UTC", GRACE, parse_instant(AFTER_GRACE)).values()
     return due == []
@@ -120,7 +116,7 @@ def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> No
     )
     (reason,) = reasons(house)
     assert reason.startswith("2 finding(s) of kind open_left, such as os-prod-eu1 openstack instance i-7: d; mend them")
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         by = (shipped_policy(), "clerk", parse_instant(AFTER_GRACE))
         with pytest.raises(InvalidInput, match="no blocking finding of kind 'anomaly'; what blocks it is open_left"):
             waive(reporting, metering, PERIOD, "anomaly", "a slip of the pen", *by)
@@ -175,7 +171,7 @@ def test_a_relation_that_the_run_has_not_read_is_refused(house: House) -> None:
 
 def test_a_run_in_the_making_is_refused(house: House) -> None:
     """A half-made run would replace what is about to become immutable."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         run = runs.start(reporting, metering, PERIOD, lambda: parse_instant(AFTER_GRACE))
     (reason,) = reasons(house)
     assert reason.startswith(f"run {run.id} is being made")

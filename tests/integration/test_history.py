@@ -13,10 +13,10 @@ import pytest
 from tally.domain.event import Event
 from tally.domain.period import BillingPeriod
 from tally.services import runs
-from tally.store.database import Connection, connected
+from tally.store.database import Connection
 from tally.store.metering.load import refresh_statistics
 from tests.bench.events import copy_raw, events
-from tests.conftest import fresh_database
+from tests.conftest import fresh_databases
 from tests.integration.metering_sql import NOW, compiled_expression, dbt
 
 COUNT = 4_000  # in two months
@@ -37,12 +37,7 @@ def history(
     server_url: str, reporting_template: str, metering_template: str, tally_home: None  # noqa: ARG001
 ) -> Iterator[Connection]:
     """A metering database to which several loads have brought two months each, and a run of the last one."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-        connected(reporting_url) as reporting,
-        connected(metering_url) as metering,
-    ):
+    with fresh_databases(server_url, reporting_template, metering_template) as (reporting, metering):
         bring_in(reporting, metering)
         yield metering
 

@@ -16,10 +16,10 @@ from tally.services.load import load
 from tally.store.database import Connection, connected
 from tally.store.metering.runs import mark_finalized
 from tests import histories
-from tests.conftest import fresh_database
+from tests.conftest import fresh_databases
 from tests.integration.api_server import exact
 from tests.integration.callers import api_for
-from tests.integration.closing import LARGE, PERIOD, House, instance
+from tests.integration.closing import LARGE, PERIOD, House, copied, instance
 from tests.integration.correcting import finalize_month
 from tests.integration.metering_sql import NOW
 from tests.integration.month_by_hand import run_month
@@ -40,11 +40,7 @@ def finalized(
     tally_home: None,  # noqa: ARG001
 ) -> Iterator[House]:
     """March, finalized, with an m1.large that nobody has deleted; then the delete of the 20th arrives."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-    ):
-        house = House(reporting_url, metering_url)
+    with copied(server_url, (reporting_template, metering_template)) as house:
         house.ingest(instance("l-1", "02-01T00:00:00", "create.end", "late", size=LARGE, project_id="p-9"))
         house.ingest(instance("k-1", "03-01T00:00:00", "create.end", "kept", size=LARGE, project_id="p-8"))
         house.close()
@@ -56,7 +52,7 @@ def finalized(
 
 def found(house: House, period: BillingPeriod = PERIOD, **options: Any) -> Late:
     """What is late for a month."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         return late(reporting, metering, str(period), **options)
 
 
@@ -64,7 +60,7 @@ def test_s55_the_effect_of_a_late_delete_is_known_before_it_is_corrected(finaliz
     """S55: 16,560 minutes and 55.20 less, whether the event waits for a load or is loaded; nothing is written."""
     before = finalized.query("select count(*) from ledger.runs")
     waiting = found(finalized)
-    with connected(finalized.reporting_url) as reporting, connected(finalized.metering_url) as metering:
+    with finalized.connected() as (reporting, metering):
         load(reporting, metering, lambda: NOW)
     for told in (waiting, found(finalized)):
         (resource,) = told.resources
@@ -166,12 +162,7 @@ def test_what_is_told_is_what_the_correction_writes(server_url: str, reporting_t
     )
     @given(rounds())
     def holds(arriving: list[list[Event]]) -> None:
-        with (
-            fresh_database(server_url, reporting_template) as reporting_url,
-            fresh_database(server_url) as metering_url,
-            connected(reporting_url) as reporting,
-            connected(metering_url) as metering,
-        ):
+        with fresh_databases(server_url, reporting_template, "template0") as (reporting, metering):
             histories.register(reporting)
             prepare(metering, tmp_path)
             metering.execute(

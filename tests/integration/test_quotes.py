@@ -18,7 +18,7 @@ from tally.services.projects import create_project
 from tally.services.quote_document import read_items
 from tally.services.quotes import Quote, quote
 from tally.services.relations import relate
-from tally.store.database import Connection, connected
+from tally.store.database import Connection
 from tally.store.metering.adjustments import select_adjustments
 from tally.store.metering.runs import select_runs
 from tests.conftest import fresh_databases
@@ -80,7 +80,7 @@ def described(metering: Connection) -> list[tuple[UUID, str, dict[str, Any]]]:
 
 def test_a_month_that_was_closed_is_quoted_as_it_was_rated(house: House) -> None:
     """S50: the same records, described, come to the same amounts, exact and rounded, and to the totals of the bills."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         records = described(metering)
         made = quote(reporting, metering, MARCH, read_items({"items": [item for _, _, item in records]}))
         rated = metering.execute(
@@ -103,7 +103,7 @@ def test_a_month_that_was_closed_is_quoted_as_it_was_rated(house: House) -> None
 
 def test_a_discounted_project_is_quoted_what_its_bill_says(house: House) -> None:
     """S50: with every adjustment of the bill, that is of the project that pays for it and of the groups of that one."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         payer = agree(reporting, metering)
         (run,) = select_runs(metering, period="2026-03", statuses=("completed",))
         make_bills(metering, run)

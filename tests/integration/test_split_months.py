@@ -28,7 +28,7 @@ from tally.services.quotes import quote
 from tally.services.runs import finalized_runs
 from tally.services.verify import verify
 from tally.services.what_if import what_if
-from tally.store.database import Connection, connected
+from tally.store.database import Connection
 from tally.store.metering.checks import invariant
 from tally_dagster.replay import replay
 from tests.conftest import REPOSITORY
@@ -122,7 +122,7 @@ def templates(
     """Names of the databases of a finalized March in Berlin: a resize on the 10th, from the 16th on other prices."""
 
     def close(house: House) -> None:
-        with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+        with house.connected() as (reporting, metering):
             load(metering, tmp_path_factory.mktemp("prices"), version("raised", "2026-03-16", "0.03"))
             send(
                 reporting,
@@ -147,7 +147,7 @@ def house(server_url: str, templates: tuple[str, str]) -> Iterator[House]:
 @pytest.fixture
 def metered(house: House) -> Iterator[tuple[Connection, Connection]]:
     """Its databases."""
-    with connected(house.reporting_url) as reporting, connected(house.metering_url) as metering:
+    with house.connected() as (reporting, metering):
         yield reporting, metering
 
 

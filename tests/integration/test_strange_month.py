@@ -5,8 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.conftest import fresh_database
-from tests.integration.closing import SMALL, House, instance
+from tests.integration.closing import SMALL, House, copied, instance
 
 STRANGE = {
     "back\\slash": "of Windows",
@@ -39,11 +38,7 @@ EDGES = (
 @pytest.fixture(scope="module")
 def closed(server_url: str, reporting_template: str, metering_template: str, tally_home: None) -> Iterator[House]:  # noqa: ARG001
     """The month, closed once; its tests only read it."""
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url, metering_template) as metering_url,
-    ):
-        house = House(reporting_url, metering_url)
+    with copied(server_url, (reporting_template, metering_template)) as house:
         for name in STRANGE:
             house.ingest(instance(f"id {name}"[:100], "03-10T00:00:00", "create.end", name, project_id=name, **SIZED))
         house.ingest(*EDGES)

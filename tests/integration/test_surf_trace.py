@@ -13,10 +13,8 @@ import pytest
 
 from tally.domain.period import BillingPeriod
 from tally.services.pricing import load_price_versions
-from tally.store.database import connected
 from tally.store.migrate import migrate
-from tests.conftest import fresh_database
-from tests.integration.closing import House
+from tests.integration.closing import copied
 from tests.integration.sending import door, raw
 
 OCTOBER = BillingPeriod.parse("2022-10")
@@ -83,19 +81,14 @@ def test_a_real_month_is_covered_to_the_microsecond(
     if not trace.is_file():
         pytest.skip(f"the trace is not at {trace}")
     (tmp_path / "2022-10.yaml").write_text(PRICES, encoding="utf-8")
-    with (
-        fresh_database(server_url, reporting_template) as reporting_url,
-        fresh_database(server_url) as metering_url,
-    ):
-        with connected(metering_url) as metering:
+    with copied(server_url, (reporting_template, "template0"), OCTOBER) as house:
+        with house.connected() as (reporting, metering):
             migrate(metering, "metering")
             load_price_versions(metering, tmp_path)
-        with connected(reporting_url) as reporting:
             service = door(reporting)
             raws = (raw(event) for job in jobs(trace) for event in lifetime(*job))
             while batch := list(islice(raws, 1000)):
                 assert {outcome.status for outcome in service.ingest(batch)} == {"accepted"}
-        house = House(reporting_url, metering_url, OCTOBER)
         house.close()
         records, microseconds, vcpu_hours = counted(trace)
         assert house.query(
