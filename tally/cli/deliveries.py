@@ -68,7 +68,8 @@ def resend(
         connected(databases.reporting_url) as reporting,
         connected(databases.metering_url) as metering,
     ):
-        count = change(reporting, metering, target, what, reason, terminal.actor(), terminal.now())
+        request = service.DocumentRequest(target, what, reason.strip(), terminal.actor(), terminal.now())
+        count = change(reporting, metering, request)
     terminal.out().print(f"{target}: {count} document(s) {told}")
 
 

@@ -35,6 +35,17 @@ class Outcome:
     stopped: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentRequest:
+    """What a person asks for documents that a target has had; ``what`` are numbers of documents, or months."""
+
+    target: str
+    what: Collection[str]
+    reason: str
+    actor: str
+    at: datetime
+
+
 def deliver(
     metering_url: str,
     destinations: Sequence[Destination],
@@ -83,79 +94,65 @@ def due(metering: Connection, destinations: Sequence[Destination], now: datetime
     return [each.name for each in destinations if store.anything_due(metering, each.name, each.first, now)]
 
 
-def send_again(
-    reporting: Connection,
-    metering: Connection,
-    target: str,
-    what: Collection[str],
-    reason: str,
-    actor: str,
-    now: datetime,
-) -> int:
+def send_again(reporting: Connection, metering: Connection, request: DocumentRequest) -> int:
     """Ask for another sending of documents that a target had and has lost; it is audited. Returns how many they are.
 
-    ``what`` are numbers of documents, or months. Each is sent under the same name and key, with the same bytes: whoever
-    has it after all takes it once. What is under way already is not asked for again.
+    Each is sent under the same name and key, with the same bytes: whoever has it after all takes it once. What is under
+    way already is not asked for again.
 
     Raises:
         InvalidInput: without a reason, or if something is neither a number nor a month.
         NotFound: naming what the target does not have.
     """
-    if not reason.strip():
-        raise InvalidInput("a document is sent again for a reason; say it with --reason")
-    documents, missing = _named(metering, target, what, store.delivered)
-    if missing:
-        raise NotFound(f"{target} has nothing of {', '.join(missing)}, or waits for it; tally deliveries tells")
+    documents = _named(metering, request, store.delivered, "{target} has nothing of {missing}, or waits for it")
     with metering.transaction():
-        count = store.send_again(metering, target, documents, actor, reason.strip(), now)
-        detail = {"what": sorted(what), "documents": count, "reason": reason.strip()}
-        audit.record(reporting, actor, "delivery.resend", target, detail)
+        count = store.send_again(metering, request.target, documents, request.actor, request.reason, request.at)
+        _record(reporting, "delivery.resend", request, count)
     return count
 
 
-def withdraw(
-    reporting: Connection,
-    metering: Connection,
-    target: str,
-    what: Collection[str],
-    reason: str,
-    actor: str,
-    now: datetime,
-) -> int:
+def withdraw(reporting: Connection, metering: Connection, request: DocumentRequest) -> int:
     """End the sending of documents that were asked for again; it is audited. Returns how many they are.
 
-    ``what`` are numbers of documents, or months. What is on its way at this moment is waited for: if the target takes
-    it, it counts as delivered. A document that a target has never had cannot be withdrawn.
+    What is on its way at this moment is waited for: if the target takes it, it counts as delivered. A document that a
+    target has never had cannot be withdrawn.
 
     Raises:
         InvalidInput: without a reason, or if something is neither a number nor a month.
         NotFound: naming what is not being sent again.
     """
-    if not reason.strip():
-        raise InvalidInput("a document is withdrawn for a reason; say it with --reason")
-    documents, missing = _named(metering, target, what, store.sent_again)
-    if missing:
-        raise NotFound(f"nothing of {', '.join(missing)} is being sent to {target} again; tally deliveries tells")
+    documents = _named(metering, request, store.sent_again, "nothing of {missing} is being sent to {target} again")
     count = 0
     with metering.transaction():
         for key in sorted(documents, reverse=True):  # a delivery at work comes from the other end
-            with store.awaited(metering, target, key):
-                count += store.withdraw(metering, target, key, actor, reason.strip(), now)
-        detail = {"what": sorted(what), "documents": count, "reason": reason.strip()}
-        audit.record(reporting, actor, "delivery.withdraw", target, detail)
+            with store.awaited(metering, request.target, key):
+                count += store.withdraw(metering, request.target, key, request.actor, request.reason, request.at)
+        _record(reporting, "delivery.withdraw", request, count)
     return count
 
 
 def _named(
-    metering: Connection, target: str, what: Collection[str], of: Callable[[Connection, str, str], list[DocumentKey]]
-) -> tuple[list[DocumentKey], list[str]]:
-    """Find documents by numbers and months among those ``of`` a target and a month: (them, what names none)."""
+    metering: Connection,
+    request: DocumentRequest,
+    of: Callable[[Connection, str, str], list[DocumentKey]],
+    lacking: str,
+) -> list[DocumentKey]:
+    """Find the documents that are meant, ``of`` a target and a month; ``lacking`` says that there are none."""
+    if not request.reason.strip():
+        raise InvalidInput("it is recorded why; say it with --reason")
     found = {}
-    for name in what:
+    for name in request.what:
         period = _month_of(name)
-        found[name] = [key for key in of(metering, target, period) if name in (period, key.number)]
-    documents = list({key for keys in found.values() for key in keys})
-    return documents, [name for name, keys in found.items() if not keys]
+        found[name] = [key for key in of(metering, request.target, period) if name in (period, key.number)]
+    if missing := [name for name, keys in found.items() if not keys]:
+        told = lacking.format(target=request.target, missing=", ".join(missing))
+        raise NotFound(f"{told}; tally deliveries tells")
+    return list({key for keys in found.values() for key in keys})
+
+
+def _record(reporting: Connection, action: str, request: DocumentRequest, count: int) -> None:
+    detail = {"what": sorted(request.what), "documents": count, "reason": request.reason}
+    audit.record(reporting, request.actor, action, request.target, detail)
 
 
 def _month_of(name: str) -> str:

@@ -18,7 +18,17 @@ from tenacity import wait_none
 
 from tally.domain.delivery import Destination, Parcel
 from tally.domain.errors import InvalidInput, NotFound, Refused, Unavailable
-from tally.services.deliver import Outcome, deliver, deliver_to, due, list_deliveries, progress, send_again, withdraw
+from tally.services.deliver import (
+    DocumentRequest,
+    Outcome,
+    deliver,
+    deliver_to,
+    due,
+    list_deliveries,
+    progress,
+    send_again,
+    withdraw,
+)
 from tally.store.database import Connection, connected
 from tally.store.metering.deliveries import DeliveryRow, Progress
 from tally.store.targets.directory import Directory
@@ -65,11 +75,11 @@ def listed(metering: Connection, **wanted: Any) -> list[DeliveryRow]:
 
 
 def resend(reporting: Connection, metering: Connection, *what: str) -> int:
-    return send_again(reporting, metering, "erp", what, "disk lost", "anna", NOW)
+    return send_again(reporting, metering, DocumentRequest("erp", what, "disk lost", "anna", NOW))
 
 
 def take_back(reporting: Connection, metering: Connection, *what: str) -> int:
-    return withdraw(reporting, metering, "erp", what, "booked by hand", "bert", NOW)
+    return withdraw(reporting, metering, DocumentRequest("erp", what, "booked by hand", "bert", NOW))
 
 
 def refuses(project_id: str) -> Callable[[Parcel], None]:
@@ -205,8 +215,8 @@ class TestSentAgain:
         deliver_to(metering, to(shelf), clock)
         kinds = [kind for kind, project in shelf.told("document_type", "project_id") if project == "p-1"]
         assert kinds == ["invoice", "invoice", "credit_note", "corrected_invoice"]
-        with pytest.raises(InvalidInput, match="for a reason"):
-            send_again(reporting, metering, "erp", [number], " ", "anna", NOW)
+        with pytest.raises(InvalidInput, match="say it with --reason"):
+            send_again(reporting, metering, DocumentRequest("erp", [number], " ", "anna", NOW))
         with pytest.raises(InvalidInput, match="'everything' is neither a month such as"):
             resend(reporting, metering, "everything")
 
@@ -262,8 +272,8 @@ class TestWithdrawn:
         for name in ("2026-03", *(row.document.number for row in listed(metering))):
             with pytest.raises(NotFound, match=f"nothing of {name} is being sent to erp again"):
                 take_back(reporting, metering, name)
-        with pytest.raises(InvalidInput, match="for a reason"):
-            withdraw(reporting, metering, "erp", ["2026-03"], " ", "bert", NOW)
+        with pytest.raises(InvalidInput, match="say it with --reason"):
+            withdraw(reporting, metering, DocumentRequest("erp", ["2026-03"], " ", "bert", NOW))
 
     @pytest.mark.usefixtures("march")
     def test_what_is_in_hand_is_waited_for(
