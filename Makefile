@@ -50,8 +50,8 @@ check: setup ## lint, types, import contracts, SQL
 bench: setup ## benchmarks; make bench ONLY=name for one
 	$(PYTHON) -m tests.bench $(ONLY)
 
-screenshots: setup ## the pictures of docs/how-to/close-a-month.md, from the real web interface in chromium
-	$(PYTHON) -m tests.screenshots
+screenshots: setup ## the pictures of docs/how-to/close-a-month.md, from the real web interface in chromium; ONLY=name for one
+	$(PYTHON) -m tests.screenshots $(ONLY)
 
 setup: .venv/.development ## the virtual environment from the lock, with what development needs
 

@@ -1,5 +1,7 @@
 """Make the pictures of docs/how-to/close-a-month.md again: ``make screenshots``, with Debian's package chromium.
 
+``make screenshots ONLY=asset-checks`` makes one of them.
+
 The example month is closed and finalized, an event of it arrives late, and April stumbles over a projection that lies;
 Dagster's own pages then show it.
 """
@@ -31,8 +33,8 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 PATIENCE_OF_A_PAGE = 20_000  # milliseconds until it has drawn itself
 
 
-def main() -> None:
-    """Set the scene, then take the pictures."""
+def main(*only: str) -> None:
+    """Set the scene, then take the pictures: those that are named, or all."""
     IMAGES.mkdir(exist_ok=True)
     with temporary_home() as home, tempfile.TemporaryDirectory() as scratch:
         environment = {"TALLY_HOME": str(home)}
@@ -42,13 +44,14 @@ def main() -> None:
             correction = _scene(web, home, Path(scratch))
             pages = {
                 "asset-graph": ("/asset-groups", 1700, 900),
-                "asset-checks": ("/locations/tally/asset-groups/bills/lineage", 1500, 800),
+                "asset-checks": ("/locations/tally/asset-groups/bills/lineage", 1500, 1000),
                 "failed-check": ("/assets/usage?view=checks&checkDetail=projection_matches_timelines", 1400, 900),
                 "partitions": ("/assets/completed_run?view=partitions", 1400, 800),
                 "correction-run": (f"/runs/{correction}", 1400, 800),
                 "automation": ("/automation", 1400, 600),
             }
-            for name, (path, width, height) in pages.items():
+            for name in only or pages:
+                path, width, height = pages[name]
                 _photograph(web.address + path, IMAGES / f"{name}.png", width, height)
 
 
@@ -107,4 +110,4 @@ def _photograph(url: str, image: Path, width: int, height: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
