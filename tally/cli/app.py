@@ -22,7 +22,9 @@ app = typer.Typer(
 def main() -> None:
     """Run a command and exit; whatever goes wrong is one line on stderr."""
     signal.signal(signal.SIGTERM, terminal.terminated)
+    terminal.open_outputs()
     try:
+        terminal.refuse_empty(sys.argv)
         status = app(standalone_mode=False, prog_name="tally") or 0
         if status == terminal.INTERRUPTED:  # typer makes Ctrl-C an exit code
             status = terminal.report(KeyboardInterrupt())

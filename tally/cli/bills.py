@@ -45,7 +45,9 @@ def bill(
 
 @commands.command(epilog="Example:  tally explain 5f0c2d6e-8f0b-0c9d-9a53-1d4e2f7a6b10 --period 2026-03")
 def explain(
-    record: Annotated[UUID, typer.Argument(metavar="ID", help="The id of a rated record.")],
+    record: Annotated[
+        UUID, typer.Argument(metavar="ID", help="The id of a rated record: x_RatedRecordId of a FOCUS export.")
+    ],
     period: Annotated[str, typer.Option(help="The month it is of; without it, all months are searched.")] = "",
 ) -> None:
     """Explain a cost from the cent to the events: the formula in numbers, prices, usage, events, run, reversals."""

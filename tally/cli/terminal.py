@@ -1,13 +1,15 @@
 """How the command line meets the operating system: files, progress, signals, errors, who is acting."""
 
+import errno
 import getpass
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -134,6 +136,23 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], object]]:
         yield lambda done: bar.advance(task, done)
 
 
+def open_outputs() -> None:
+    """Let an output that is closed, as services may have it, lead nowhere: else the next file would take its number."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
+
+
+def refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse what an empty variable of a shell leaves: many an option without a name means all that there are."""
+    for before, argument in pairwise(arguments):
+        if not argument:
+            raise InvalidInput(f"what follows {Path(before).name} is empty; name it, or leave the option out")
+        if argument.startswith("--") and argument.endswith("="):
+            raise InvalidInput(f"what follows {argument} is empty; name it, or leave the option out")
+
+
 def terminated(number: int, _frame: object) -> None:
     """Leave like after Ctrl-C, so that what was started is stopped."""
     signal.signal(number, signal.SIG_IGN)
@@ -163,6 +182,8 @@ def report(error: BaseException) -> int:
         status = 2
     elif isinstance(error, psycopg.Error):
         text = f"the database refused: {text}"
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # on an output, it names no file
+        text = ": ".join(filter(None, (error.filename, error.strerror, "make room, then try it again")))
     elif isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror or text}"
     elif not isinstance(error, TallyError):

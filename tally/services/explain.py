@@ -115,7 +115,8 @@ def _find(
         found = store.find_rated_record(metering, run.id, record_id, visible)
         if found is not None:
             return found
-    raise NotFound(f"no rated record {record_id} counts{f' in {period}' if period else ''}")
+    where = f" in {period}" if period else ""
+    raise NotFound(f"no rated record {record_id} counts{where}; a FOCUS export has their ids, as x_RatedRecordId")
 
 
 def _run(metering: Connection, run_id: UUID) -> Run:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from tally import example
 from tally.cli import app
 from tally.store.database import Connection
+from tests.conftest import REPOSITORY
 from tests.integration.command_line import PATIENCE, TALLY, Done, Tally, environment, program, run
 from tests.integration.test_late import finalized_run
 
@@ -103,6 +104,9 @@ def test_notifications_of_nova_go_in(tally: Tally, reporting: Connection, shared
         (["project", "create", "a/b", "--platform", "openstack", "--metadata", "[" * 100_000], "is no JSON object"),
         (["project", "create", "a/b", "--platform", "openstack", "--metadata", '{"a": NaN}'], "NaN is not JSON"),
         (["fly"], "No such command 'fly'"),
+        (["rebuild", "--cloud", ""], "what follows --cloud is empty; name it, or leave the option out"),
+        (["rebuild", "--cloud="], "what follows --cloud= is empty"),
+        (["close", ""], "what follows close is empty"),
     ],
     ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
 )
@@ -126,6 +130,24 @@ def test_a_closed_standard_input_is_told(home: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, b"")
     assert Done(2, "", done.stderr.decode()).error.startswith("tally: - is standard input, which is closed")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        (f"pricing lint {REPOSITORY}/pricing/models >&-", 0, ""),
+        ("fly 2>&-", 2, ""),
+        ("pricing lint /nowhere.yaml >&- 2>&-", 2, ""),
+        ("--version >/dev/full", 1, "tally: No space left on device: make room, then try it again\n"),
+    ],
+)
+def test_an_output_that_is_closed_is_nowhere_and_one_that_is_full_is_told(command: str, status: int, told: str) -> None:
+    """What a service manager has closed changes neither what is done nor the exit code."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec '{TALLY}' {command}"], capture_output=True, env=environment(), check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr.decode()) == (status, told)
 
 
 def test_faulty_settings_are_told(home: Path) -> None:

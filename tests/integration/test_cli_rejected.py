@@ -37,7 +37,8 @@ def test_rejected_events_are_mended_on_the_command_line(tally: Tally, reporting:
     assert "'openstack.share'" in tally("rejected", "list", "--before", "2").out
     assert tally("rejected", "show", "3").out.encode("utf-8", "surrogateescape") == b"\xff{"
     unknown = tally("rejected", "show", "17")
-    assert (unknown.status, unknown.err) == (1, "tally: there is no dead letter 17\n")
+    told = "tally: there is no dead letter 17; list the rejected events to see their ids"
+    assert (unknown.status, unknown.error) == (1, told)
 
     vain = tally("rejected", "replay", "--reason", "unknown_resource_type")
     assert (vain.status, vain.out) == (
