@@ -48,7 +48,7 @@ def run(server_url: str, count: int = EVENTS) -> list[dict[str, object]]:
             copy_reporting(reporting, events(count, _resources(count)))
             rebuild(reporting)
             closed, memory = _in_own_process(house)
-            limit = copy_limit(metering)
+            limit = copy_limit(server_url, metering)
             first, timelines = _timelines(metering)
             corrected = _correction(house, reporting, metering)
             changes = list(_changes(count))

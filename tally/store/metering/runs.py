@@ -15,7 +15,8 @@ from tally.store.database import Connection
 METERING_LOCK = 0x7A11_0002  # one run, load or finalization at a time: they share the timelines
 
 _RUN = ", ".join(field.name for field in fields(Run))
-_RECORDS = ("bills", "adjustments", "attributions", "rated_records", "usage_records", "findings", "checks")
+# What a run writes, each before what it refers to.
+RECORDS = ("bills", "adjustments", "attributions", "rated_records", "usage_records", "findings", "checks")
 
 
 def insert_run(connection: Connection, values: dict[str, Any]) -> Run:
@@ -135,7 +136,7 @@ def mark_finalized(connection: Connection, run_id: UUID, now: datetime) -> None:
 
 def delete_records(connection: Connection, run_id: UUID, *, keep_findings: bool = False) -> None:
     """Take away everything a run wrote, but for its findings if asked; triggers refuse it once it is finalized."""
-    for table in [table for table in _RECORDS if not (keep_findings and table == "findings")]:
+    for table in [table for table in RECORDS if not (keep_findings and table == "findings")]:
         connection.execute(f"delete from ledger.{table} where run_id = %s".encode(), [run_id])
 
 

@@ -51,8 +51,8 @@ priced as (
             and by_type.kind = 'type' and by_type.value = usage_records.usage ->> 'type'
     where
         rated.run_id = :run_id
-        and coalesce(prices.tier_mode, prices.minimum_us::text, prices.increment_us::text, prices.monthly_cap::text)
-        is null
+        -- None of them. By "=" or "is null" the planner would expect hardly a row, and judge all of them in one process.
+        and num_nonnulls(prices.tier_mode, prices.minimum_us, prices.increment_us, prices.monthly_cap) < 1
 ),
 
 exact as (
