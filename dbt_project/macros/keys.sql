@@ -3,6 +3,12 @@
     {{ alias }}.cloud, {{ alias }}.resource_type, {{ alias }}.resource_id
 {%- endmacro %}
 
+{# What sorts and indexes of resources begin with: the id tells two of them apart in one comparison, where clouds and types
+   are mostly the same. #}
+{% macro by_resource(alias) -%}
+    {{ alias }}.resource_id, {{ alias }}.resource_type, {{ alias }}.cloud
+{%- endmacro %}
+
 {% macro same_resource(left, right) -%}
     {{ left }}.cloud = {{ right }}.cloud
     and {{ left }}.resource_type = {{ right }}.resource_type

@@ -2,7 +2,8 @@
    (rules 8 to 10). to_ts is null while the life is open. The last configuration of a life is kept even if its
    length is zero (from_ts = to_ts): the projection is compared with it, and usage passes it over.
 
-   All windows are of one order, which the key of the events has already. events are those of the resources to derive,
+   All windows are of one order, so that one sort serves them. It begins with the id of a resource, which tells two of
+   them apart in one comparison, where clouds and types are mostly the same. events are those of the resources to derive,
    under that name; half is a condition: the two halves are derived in two sessions at the same time. #}
 {% macro timelines(events, half) -%}
 with events as (
@@ -25,8 +26,8 @@ instants as (
         ) as recreates
     from events
     window
-        life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id),
-        instant as (partition by cloud, resource_type, resource_id, timestamp)
+        life as (partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id),
+        instant as (partition by resource_id, resource_type, cloud, timestamp)
 ),
 
 -- What has a say in whether the resource is open: the last create or delete before, or else that it began with an
@@ -47,7 +48,7 @@ ordered as (
         ) as was_open
     from instants
     window before as (
-        partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id
+        partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id
         rows between unbounded preceding and 1 preceding
     )
 ),
@@ -76,7 +77,7 @@ lived as (
         raw.last_known(case when opens then coalesce(state, 'unknown') else state end) over life as state
     from judged
     where opens or closes or (effect <> 'delete' and (was_open or recreates))
-    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+    window life as (partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id)
 ),
 
 -- Zero length vanishes first, then equal neighbours of one life coalesce; 4 equals 4.0. What closes a life stays so far,
@@ -102,7 +103,7 @@ compared as (
             true
         ) as starts
     from configured
-    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+    window life as (partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id)
 ),
 
 -- An interval ends where the next begins, or its life closes, by the first event of that instant.
@@ -113,7 +114,7 @@ ended as (
         lead(former_to_event_id) over life as end_event_id
     from compared
     where starts
-    window life as (partition by cloud, resource_type, resource_id order by timestamp, effect_rank, event_id)
+    window life as (partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id)
 )
 
 select

@@ -43,7 +43,7 @@ _USAGE = """
         select jsonb_build_object('vcpus', 2 << part % 3, 'ram_gb', 4 << part % 3, 'disk_gb', 40 + n % 7, 'flavor', 'm')
             as size, jsonb_build_object('egress_gb', (n % 1000) / 8.0) as counters
     ) as said;
-    create unique index on metering.int_usage_records (cloud, resource_type, resource_id, lifetime_no, from_ts);
+    create unique index on metering.int_usage_records (resource_id, resource_type, cloud, lifetime_no, from_ts);
     analyze metering.int_usage_records"""
 
 

@@ -1,4 +1,4 @@
-{{ config(unlogged=true, indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]) }}
+{{ config(unlogged=true, indexes=[{'columns': ['resource_id', 'resource_type', 'cloud'], 'unique': true}]) }}
 -- Resources with events that the timelines do not hold yet; all of them after a change of the registry (rule 12). since:
 -- what a resource was before that instant stands. It is that of the earliest of these events, or of the first that
 -- reconciliation told of the resource, which any later event could make void or count again (rule 9).

@@ -1,4 +1,4 @@
-{{ config(unlogged=true, indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]) }}
+{{ config(unlogged=true, indexes=[{'columns': ['resource_id', 'resource_type', 'cloud'], 'unique': true}]) }}
 -- What a correction derives again, if its scope is 'changed': resources with events that the finalized records of the
 -- period do not know and that can change them, or with other counters, if those were fetched again. None of a regular
 -- run. An event after the period changes nothing in it, but where it decides whether a synthetic event is void, or to

@@ -1,7 +1,7 @@
 {{ config(
     materialized='incremental', incremental_strategy='replace_changed',
     incremental_predicates=['old.to_ts is null or old.to_ts >= changed.since'],
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'to_ts']}]
+    indexes=[{'columns': ['resource_id', 'resource_type', 'cloud', 'to_ts']}]
 ) }}
 -- The timelines of one half of the resources (macros/timelines.sql): those of changed ones go on from where they changed.
 -- depends_on: {{ ref('int_void_events') }}

@@ -1,7 +1,7 @@
 {{ config(
     materialized='incremental', incremental_strategy='replace_changed',
     incremental_predicates=['old.closed_at is null or old.closed_at >= changed.since'],
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no'], 'unique': true}]
+    indexes=[{'columns': ['resource_id', 'resource_type', 'cloud', 'lifetime_no'], 'unique': true}]
 ) }}
 -- The lives of each resource, those of zero length included. closed_at is null while a life is open. Of a changed resource,
 -- those that had ended before it changed stay, and one that went on keeps its beginning, however many intervals ago.

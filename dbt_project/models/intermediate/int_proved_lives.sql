@@ -1,6 +1,6 @@
 {{ config(
     materialized='incremental', incremental_strategy='replace_changed', post_hook='{{ remember_derived() }}',
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id'], 'unique': true}]
+    indexes=[{'columns': ['resource_id', 'resource_type', 'cloud'], 'unique': true}]
 ) }}
 -- When each resource lived, derived by another way than the timelines: what is void by walking a history from its end,
 -- the lives as ranges from a create to the next delete. The invariant coverage compares the usage records with it, and
@@ -124,7 +124,7 @@ told as (
     inner join arrived using (cloud, resource_type, resource_id)
     where arrived.reconciled and history.effect <> 'ignore'
     window backwards as (
-        partition by history.cloud, history.resource_type, history.resource_id
+        partition by {{ by_resource('history') }}
         order by
             history.timestamp desc,
             case
@@ -236,7 +236,7 @@ openings as (
     select
         cloud, resource_type, resource_id, timestamp, opens,
         min(timestamp) filter (where not opens) over (
-            partition by cloud, resource_type, resource_id order by timestamp desc, opens
+            partition by {{ by_resource('turns') }} order by timestamp desc, opens
             rows between unbounded preceding and current row
         ) as next_delete
     from turns

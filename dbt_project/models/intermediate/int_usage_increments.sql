@@ -1,7 +1,7 @@
 {{ config(
     unlogged=true,
     indexes=[
-        {'columns': ['cloud', 'resource_type', 'resource_id', 'timestamp', 'event_id', 'metric'], 'unique': true},
+        {'columns': ['resource_id', 'resource_type', 'cloud', 'timestamp', 'event_id', 'metric'], 'unique': true},
     ]
 ) }}
 -- What counters gained, each in the life of the resource that it belongs to, from the start of the period to its end,
@@ -19,7 +19,7 @@ events as (
         events.*,
         -- Only the first of several deletes ends a life; what the others bring comes after it.
         events.effect = 'delete' and row_number() over (
-            partition by {{ resource('events') }}, events.timestamp, events.effect order by events.event_id
+            partition by {{ by_resource('events') }}, events.timestamp, events.effect order by events.event_id
         ) > 1 as too_late
     from {{ events_of_period('events') }}
     where
@@ -29,7 +29,7 @@ events as (
 
 -- Where one life ends as the next begins, usage comes before the end, a create or an update after the beginning.
 in_lives as (
-    select distinct on ({{ resource('events') }}, events.timestamp, events.event_id)
+    select distinct on ({{ by_resource('events') }}, events.timestamp, events.event_id)
         {{ resource('events') }}, events.platform, events.timestamp, events.event_id, events.usage,
         lifetimes.lifetime_no, lifetimes.opened_at, lifetimes.closed_at
     from events
@@ -40,7 +40,7 @@ in_lives as (
             and (lifetimes.closed_at is null or events.timestamp <= lifetimes.closed_at)
     where events.usage is not null and not events.too_late
     order by
-        {{ resource('events') }}, events.timestamp, events.event_id,
+        {{ by_resource('events') }}, events.timestamp, events.event_id,
         case when events.effect in ('usage', 'delete') then lifetimes.lifetime_no else -lifetimes.lifetime_no end
 ),
 
@@ -61,7 +61,7 @@ lives as (
         on {{ same_resource('lifetimes', 'resources') }}
     where lifetimes.closed_at is null or lifetimes.opened_at < lifetimes.closed_at
     window life as (
-        partition by lifetimes.cloud, lifetimes.resource_type, lifetimes.resource_id order by lifetimes.lifetime_no
+        partition by {{ by_resource('lifetimes') }} order by lifetimes.lifetime_no
     )
 ),
 

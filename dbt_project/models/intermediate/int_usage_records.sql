@@ -1,6 +1,6 @@
 {{ config(
     unlogged=true, meta={'dagster': {'asset_key': ['usage']}},
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'lifetime_no', 'from_ts'], 'unique': true}]
+    indexes=[{'columns': ['resource_id', 'resource_type', 'cloud', 'lifetime_no', 'from_ts'], 'unique': true}]
 ) }}
 -- Usage of the period: the intervals clipped to it, with their exact length, gauges and counters (rules 13 to 15).
 with run as (

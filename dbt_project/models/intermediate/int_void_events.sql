@@ -1,6 +1,6 @@
 {{ config(
     materialized='incremental', incremental_strategy='replace_changed',
-    indexes=[{'columns': ['cloud', 'resource_type', 'resource_id', 'timestamp', 'event_id'], 'unique': true}]
+    indexes=[{'columns': ['resource_id', 'resource_type', 'cloud', 'timestamp', 'event_id'], 'unique': true}]
 ) }}
 -- Synthetic events that the collector's own events void (rule 9): they count as absent everywhere. Nothing is void before
 -- the first of them, and what is goes by what comes later: earlier history is not asked.
@@ -16,7 +16,7 @@ judged as (
         events.cloud, events.resource_type, events.resource_id, events.timestamp, events.event_id,
         events.effect, events.synthetic,
         raw.following(events.effect, events.synthetic) over (
-            partition by events.cloud, events.resource_type, events.resource_id
+            partition by {{ by_resource('events') }}
             order by events.timestamp desc, events.effect_rank desc, events.event_id desc
             rows between unbounded preceding and 1 preceding
         ) as following

@@ -4,7 +4,7 @@ with neighbours as (
     select
         cloud, resource_type, resource_id, lifetime_no, from_ts,
         lag(to_ts) over (
-            partition by cloud, resource_type, resource_id, lifetime_no order by from_ts
+            partition by resource_id, resource_type, cloud, lifetime_no order by from_ts
         ) as former_to_ts
     from metering.int_usage_records
     where run_id = :run_id

@@ -4,7 +4,7 @@ with neighbours as (
     select
         cloud, resource_type, resource_id, from_ts,
         max(to_ts) over (
-            partition by cloud, resource_type, resource_id order by from_ts, to_ts
+            partition by resource_id, resource_type, cloud order by from_ts, to_ts
             rows between unbounded preceding and 1 preceding
         ) as covered_to
     from metering.int_usage_records

@@ -1,11 +1,11 @@
 -- The projection current_resources, copied in the snapshot of the events, is the last configuration of each timeline.
 -- Remedy: rebuild the projection from the events with `tally rebuild`, then close again; if it stays, derive the timelines again with `tally rebuild --timelines`.
 with last_lives as (
-    select distinct on (lives.cloud, lives.resource_type, lives.resource_id)
+    select distinct on (lives.resource_id, lives.resource_type, lives.cloud)
         lives.cloud, lives.resource_type, lives.resource_id, lives.lifetime_no, lives.opened_at
     from metering.int_lifetimes as lives
     /* of_metered_resources(lives) */
-    order by lives.cloud, lives.resource_type, lives.resource_id, lives.lifetime_no desc
+    order by lives.resource_id, lives.resource_type, lives.cloud, lives.lifetime_no desc
 ),
 
 timelines as (
