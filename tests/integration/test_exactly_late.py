@@ -2,21 +2,30 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from decimal import Decimal
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
+from tally.domain.event import Event as Tally
+from tally.domain.event import decode_event
 from tally.domain.instants import parse_instant
 from tally.domain.period import BillingPeriod
 from tally.services import runs
 from tally.services.load import load
 from tally.store.database import Connection, connect, connected
-from tally.store.metering.late import events_outside
+from tally.store.metering.late import events_outside, resources_outside
 from tally.store.reporting.arrivals import waiting_before
+from tests import histories
+from tests.bench.events import copy_raw
+from tests.histories import Resource
+from tests.integration.ledger_by_hand import begin_run
 from tests.integration.sending import CREATE, event, send, volume
+from tests.model import Model, Record
 
 MARCH = BillingPeriod.parse("2026-03")
 NOW = parse_instant("2026-05-01T00:00:00Z")
@@ -150,22 +159,78 @@ def test_under_load_every_event_is_in_exactly_one_load(
         assert events_outside(metering, run) == sum(load_id > run.load_id for load_id in known.values())
 
 
-def test_at_the_very_end_of_a_month_only_what_ends_a_life_or_is_usage_is_late_for_it(
+def test_at_the_very_end_of_a_month_only_what_ends_a_life_or_has_to_do_with_usage_is_late_for_it(
     reporting: Connection, metering: Connection
 ) -> None:
     """Rules 10 and 15: the same before and after the load. What begins at that instant is of the next month."""
     run = runs.start(reporting, metering, MARCH, lambda: NOW)
-    end = {"timestamp": "2026-04-01T00:00:00Z", "resource_id": "i", "resource_type": "instance"}
+
+    def at_the_end(resource_id: str, event_type: str, **fields: Any) -> dict[str, Any]:
+        end = {"timestamp": "2026-04-01T00:00:00Z", "resource_type": "instance", "resource_id": resource_id}
+        return event(f"{resource_id} {event_type}", "01T00:00:00", event_type, **end | fields)
+
+    used = {"payload": {"usage": {"egress_gb": 1}}}
     send(
         reporting,
         volume("within", "31T23:59:59.999999", CREATE, 10),
-        event("created", "01T00:00:00", "compute.instance.create.end", **end),
-        event("changed", "01T00:00:00", "compute.instance.power_off.end", **end),
-        event("used", "01T00:00:00", "instance.usage", **end, payload={"usage": {"egress_gb": 1}}),
-        event("deleted", "01T00:00:00", "compute.instance.delete.end", **end),
-        event("missed", "01T00:00:00", "reconcile.delete", **end | {"resource_id": "j"}, source="reconciliation"),
+        at_the_end("begun", "compute.instance.create.end"),
+        at_the_end("begun", "compute.instance.power_off.end", payload={"usage": {}}),
+        at_the_end("used", "instance.usage", **used),
+        at_the_end("ended", "compute.instance.delete.end"),
+        at_the_end("missed", "reconcile.delete", source="reconciliation"),
+        at_the_end("changed in use", "compute.instance.power_off.end", **used),
+        at_the_end("changed in use", "compute.instance.create.end"),
     )
-    assert waiting_before(reporting, [MARCH.start, MARCH.end, MARCH.next.end]) == [0, 4, 6]
+    assert waiting_before(reporting, [MARCH.start, MARCH.end, MARCH.next.end]) == [0, 6, 8]
     load(reporting, metering, lambda: NOW)
     assert waiting_before(reporting, [MARCH.end]) == [0]
-    assert events_outside(metering, run) == 4
+    assert events_outside(metering, run) == 6
+
+
+def test_whatever_changes_a_month_is_late_for_it(reporting: Connection, metering: Connection) -> None:
+    """Rule 18: of random histories one event comes late; where the usage of the month is another with it, it is found.
+
+    There are many events at few instants about the end of the month, of which all carry usage where they may.
+    """
+    histories.register(reporting)
+    load(reporting, metering, lambda: NOW)
+    chance = random.Random(2026)
+    worlds = {("alpha", "thing", f"r-{number}"): months_end(chance, number) for number in range(3000)}
+    copy_raw(metering, told(worlds, slice(1, None)), load_id=2)
+    run = begin_run(metering, load_id=3)
+    copy_raw(metering, told(worlds, slice(1)), load_id=4)
+    metering.execute("analyze raw.events")
+    month = (MARCH.start, MARCH.end)
+    changed = {
+        resource
+        for resource, history in worlds.items()
+        if Model(history).usage(*month) != Model(history[1:]).usage(*month)
+    }
+    found = set(resources_outside(metering, run, len(worlds)))
+    assert len(changed) > len(worlds) / 10
+    assert changed - found == set()
+    assert len(found) < len(worlds) * 0.9, "what is of the next month alone is not late"
+
+
+def told(worlds: Mapping[Resource, Sequence[Record]], some: slice) -> Iterator[Tally]:
+    """Some events of each history, in the order in which a load writes."""
+    for resource, history in sorted(worlds.items()):
+        for record in sorted(history[some], key=lambda record: (record.timestamp, record.event_id.encode())):
+            yield decode_event(histories.as_sent(histories.tally_event(resource, record)))
+
+
+def months_end(chance: random.Random, number: int) -> list[Record]:
+    """The history of a resource about the end of March, in random order."""
+    instants = [instant for instant in histories.INSTANTS if instant >= parse_instant("2026-03-20T00:00:00Z")]
+    return [
+        Record(
+            timestamp=chance.choice(instants),
+            event_id=f"{name}/{number}",
+            effect=chance.choice(histories.EFFECTS),
+            source=chance.choice(histories.SOURCES),
+            project_id=chance.choice(("p1", "p2")),
+            size=chance.choice((None, *histories.SIZES)),
+            usage={"pulls": Decimal(1)},
+        )
+        for name in chance.sample(histories.NAMES, chance.randint(1, 6))
+    ]

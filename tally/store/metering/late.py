@@ -14,27 +14,35 @@ from tally.store.database import Connection
 Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 
 # Events that came after the run's load and could change its records (rule 18). One before the end of the period can. So
-# can one at its very end that ends a life or is usage, which counts where a life ends (rule 15). A later one can where
-# it decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a synthetic create
-# only if a collector's create follows. And one right after the period can take the first sample of a series away from a
-# life that ended in it.
+# can one at its very end that ends a life, or where there is usage, which counts where a life ends (rule 15). A later one
+# can where it decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a
+# synthetic create only if a collector's create follows. And one right after the period can take the first sample of a
+# series away from a life that ended in it.
 _SYNTHETIC = """
     with synthetic as (
-        select cloud, resource_type, resource_id, bool_or(event_type = 'reconcile.delete') as deleted
-        from raw.events
-        where source = 'reconciliation' and event_type in ('reconcile.create', 'reconcile.delete')
-            and timestamp <= %(period_to)s
-        group by cloud, resource_type, resource_id)"""
+        select e.cloud, e.resource_type, e.resource_id, bool_or(does.effect = 'delete') as deleted
+        from raw.events as e
+        inner join raw.lifecycles as does
+            on does.platform = e.platform and does.resource_type = e.resource_type
+                and does.event_type = e.event_type and does.effect in ('create', 'delete')
+        where e.source = 'reconciliation' and e.timestamp <= %(period_to)s
+        group by e.cloud, e.resource_type, e.resource_id)"""
 _OUTSIDE = """
     from raw.events as e
     left join synthetic as s
         on s.cloud = e.cloud and s.resource_type = e.resource_type and s.resource_id = e.resource_id
     where e.load_id > %(load_id)s and (
         e.timestamp < %(period_to)s
-        or (e.timestamp = %(period_to)s and exists (
-            select from raw.lifecycles as does
-            where does.platform = e.platform and does.resource_type = e.resource_type
-                and does.event_type = e.event_type and does.effect in ('usage', 'delete')))
+        or (e.timestamp = %(period_to)s and (
+            exists (
+                select from raw.lifecycles as does
+                where does.platform = e.platform and does.resource_type = e.resource_type
+                    and does.event_type = e.event_type and does.effect = 'delete')
+            or exists (
+                select from raw.events as used
+                where used.cloud = e.cloud and used.resource_type = e.resource_type
+                    and used.resource_id = e.resource_id and used.timestamp = e.timestamp
+                    and used.payload -> 'usage' not in ('null', '{}'))))
         or s.deleted
         or (not s.deleted and exists (
             select from raw.events as c

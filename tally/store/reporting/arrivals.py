@@ -17,7 +17,8 @@ class LastHeard(NamedTuple):
 def waiting_before(connection: Connection, instants: Sequence[datetime]) -> list[int]:
     """Count the events that wait for a load and are of before each of these instants, given in ascending order.
 
-    One at such an instant counts if it ends a life or is usage: usage where a life ends belongs to what was before.
+    One at such an instant counts if it ends a life, or if its resource has usage then: where a life ends, usage belongs
+    to what was before.
     """
     if not instants:
         return []
@@ -29,9 +30,10 @@ def waiting_before(connection: Connection, instants: Sequence[datetime]) -> list
                        on t.platform = e.platform and t.resource_type = e.resource_type
                    cross join lateral (select t.definition -> 'lifecycle' -> e.event_type as told) as does
                    where e.cloud = i.cloud and e.resource_type = i.resource_type and e.resource_id = i.resource_id
-                       and e.timestamp = i.timestamp and e.event_id = i.event_id
-                       and (e.event_type = 'reconcile.delete'
-                           or coalesce(does.told ->> 'effect', does.told #>> '{}') in ('usage', 'delete'))
+                       and e.timestamp = i.timestamp
+                       and (e.payload -> 'usage' not in ('null', '{}')
+                           or (e.event_id = i.event_id and (e.event_type = 'reconcile.delete'
+                               or coalesce(does.told ->> 'effect', does.told #>> '{}') = 'delete')))
                ) then interval '1 microsecond' else interval '0' end,
                %(instants)s::timestamptz[]), count(*)
            from reporting.event_ids as i
