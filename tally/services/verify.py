@@ -15,12 +15,13 @@ from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.instants import format_instant
 from tally.domain.run import Run
 from tally.services.bills import rebuilt
-from tally.services.pricing import version_named
+from tally.services.pricing import rows_of, version_named
 from tally.services.runs import finalized_runs, hash_inputs, metering_lock
 from tally.store.database import Connection
 from tally.store.metering import ledger, tampering
 from tally.store.metering import replay as replay_store
 from tally.store.metering.counters import fingerprint as counters_fingerprint
+from tally.store.metering.prices import VersionRows, stored_rows, stored_versions
 from tally.store.metering.replay import Differing
 
 Replay = Callable[[UUID], object]  # derives a run again, in the schemas of tally.store.metering.replay
@@ -110,18 +111,24 @@ def _strange_prices(metering: Connection, name: str, finalized: Sequence[Run]) -
     read = {run.price_versions[name] for run in finalized if name in run.price_versions}
     if read != {version.content_hash}:
         yield Difference("price version", name, "its content is not what the runs have rated by")
-    stored, wanted = tampering.price_rows(metering, name), _rows(version)
-    for row in sorted(stored ^ wanted, key=str):
-        where = "is in the ledger, and not in its content" if row in stored else "is missing, or was changed"
-        yield Difference("price", " ".join(map(str, (name, *row))), where)
+    yield from strange_rows(metering, version)
 
 
-def _rows(version: PriceVersion) -> set[tampering.PriceRow]:
-    rows: set[tampering.PriceRow] = {
-        ("price", p.platform, p.resource_type, p.metric, str(p.formula), p.price) for p in version.prices
-    }
-    rows |= {("modifier", m.platform, m.resource_type, m.kind, m.value, m.modifier) for m in version.modifiers}
-    return rows | {("unpriced", u.platform, u.resource_type, u.metric, "", None) for u in version.unpriced}
+def strange_rows(metering: Connection, version: PriceVersion) -> Iterator[Difference]:
+    """Find the rows of a loaded version that are not what its content says."""
+    stored = stored_rows(metering, next(row for row in stored_versions(metering) if row.version == version.version))
+    found, wanted = _as_set(stored), _as_set(rows_of(version))
+    for kind, row in sorted(found ^ wanted, key=str):
+        where = "is in the ledger, and not in its content" if (kind, row) in found else "is missing, or was changed"
+        told = (version.version, kind, *(value for value in row if value not in {None, ""}))
+        yield Difference("price", " ".join(map(str, told)), where)
+
+
+def _as_set(rows: VersionRows) -> set[tuple[str, tuple[Any, ...]]]:
+    """All that rating reads of a version, each row with what it is; the content has a hash of its own."""
+    kinds = {"price": rows.prices, "tier": rows.tiers, "modifier": rows.modifiers, "unpriced": rows.unpriced}
+    head = rows.version._replace(version="", content="")
+    return {("version", head), *((kind, row) for kind, some in kinds.items() for row in some)}
 
 
 def _strange_totals(metering: Connection, run: Run) -> Iterator[Difference]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from tally.domain.errors import Refused
 from tally.services import orchestrator
 from tally.services.installation import Databases
-from tally.services.verify import Verified, verify
+from tally.services.pricing import version_named
+from tally.services.verify import Verified, strange_rows, verify
 from tally.settings import Settings
-from tally.store.database import connected
+from tally.store.database import Connection, connected
 from tally_dagster.replay import replay
 from tests.integration.closing import LARGE, SMALL, House, copied, instance, template_of
 from tests.integration.correcting import correct, finalize_month
+from tests.integration.test_price_terms_of_months import load_april
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +122,26 @@ def test_whoever_changes_a_price_or_an_input_is_found(corrected: House) -> None:
         "the ledger alone",
         "the replay alone",
     ]
+
+
+def test_whatever_rating_reads_of_a_price_is_compared_with_its_content(metering: Connection, tmp_path: Path) -> None:
+    """Tiers, caps, steps of time and the currency: whoever changes one past the triggers is found."""
+    load_april(metering, tmp_path)
+    version = version_named(metering, "2026-04")
+    assert list(strange_rows(metering, version)) == []
+    changes = {
+        "tier": "price_tiers set price = 4 where no = 2",
+        "price": "prices set monthly_cap = null where metric = 'vcpus' and monthly_cap = 20",
+        "version": "pricing_versions set currency = 'USD' where version = '2026-04'",
+        "modifier": "price_modifiers set modifier = 2 where version = '2026-04' and value = 'shelved'",
+        "unpriced": "unpriced set metric = 'pulls' where version = '2026-04' and metric = 'pushes'",
+    }
+    for kind, change in changes.items():
+        with metering.transaction(force_rollback=True):
+            metering.execute("set local session_replication_role = replica")
+            assert metering.execute(f"update ledger.{change}".encode()).rowcount == 1
+            found = list(strange_rows(metering, version))
+        assert [difference.subject.split()[:2] for difference in found] == [["2026-04", kind]] * 2, kind
 
 
 def test_only_a_finalized_month_is_verified(house: House) -> None:

@@ -13,10 +13,10 @@ from tally.store.database import Connection
 
 Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 
-# Events that came after the run's load and could change its records (rule 18). One before the end of the period can. So
-# can one at its very end that ends a life, or where there is usage, which counts where a life ends (rule 15). A later one
-# can where it decides whether a synthetic event of the period is void: a synthetic delete by whatever follows, a
-# synthetic create only if a collector's create follows. And one right after the period can take the first sample of a
+# Events that came after the run's load and could change its records (rule 18). One before the end of the period can.
+# So can one at its very end that ends a life, or where there is usage, which counts where a life ends (rule 15). A
+# later one can where it decides whether a synthetic event of the period is void: a synthetic delete by whatever comes,
+# a synthetic create only if a collector's create follows. And one right after the period can take the first sample of a
 # series away from a life that ended in it.
 _SYNTHETIC = """
     with synthetic as (

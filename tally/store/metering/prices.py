@@ -3,10 +3,10 @@
 What they mean is the business of the room pricing, when they are refused that of tally.services.pricing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tally.store.database import Connection
 
@@ -90,6 +90,22 @@ def stored_versions(connection: Connection) -> list[StoredVersion]:
         " from ledger.pricing_versions order by valid_from"
     )
     return [StoredVersion(*row) for row in rows]
+
+
+def stored_rows(connection: Connection, version: StoredVersion) -> VersionRows:
+    """All rows of a version, as rating reads them, in no order."""
+
+    def rows(table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        query = f"select {', '.join(columns)} from ledger.{table} where version = %s"
+        yield from connection.execute(query.encode(), [version.version])
+
+    return VersionRows(
+        version,
+        [PriceRow(*row) for row in rows("prices", PriceRow._fields)],
+        [TierRow(*row) for row in rows("price_tiers", TierRow._fields)],
+        [ModifierRow(*row) for row in rows("price_modifiers", ModifierRow._fields)],
+        [UnpricedRow(*row) for row in rows("unpriced", UnpricedRow._fields)],
+    )
 
 
 def insert_version(connection: Connection, rows: VersionRows) -> None:

@@ -1,4 +1,4 @@
-"""SQL that finds what of the ledger is not as it was written: documents, prices."""
+"""SQL that finds bills that are not as they were written, by the hashes of their documents."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -27,11 +27,6 @@ class HashedBill(NamedTuple):
     document_hash: str
 
 
-# What the ledger rates by: (price, modifier or unpriced; platform; resource_type; metric, or kind of the modifier;
-# formula, or value that is modified; price, or modifier).
-PriceRow = tuple[str, str, str, str, str, Decimal | None]
-
-
 def strange_bills(connection: Connection, run_ids: Sequence[UUID]) -> list[StrangeBill]:
     """The bills of runs whose document is not the one that their hash was made of."""
     rows = connection.execute(
@@ -50,19 +45,3 @@ def hashed_bills(connection: Connection, run_id: UUID) -> list[HashedBill]:
         from {effective.BILLS} as bills"""
     rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
     return [HashedBill(*row) for row in rows]
-
-
-def price_rows(connection: Connection, version: str) -> set[PriceRow]:
-    """The rows of a price version."""
-    rows = connection.execute(
-        """select 'price', platform, resource_type, metric, formula, price
-           from ledger.prices where version = %(version)s
-           union all
-           select 'modifier', platform, resource_type, kind, value, modifier
-           from ledger.price_modifiers where version = %(version)s
-           union all
-           select 'unpriced', platform, resource_type, metric, '', null
-           from ledger.unpriced where version = %(version)s""",
-        {"version": version},
-    ).fetchall()
-    return set(rows)
