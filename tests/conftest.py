@@ -76,11 +76,16 @@ def memory() -> Path | None:
 
 @contextmanager
 def temporary_home() -> Iterator[Path]:
-    """A TALLY_HOME that the account of an embedded server can enter, also when the tests run as root."""
+    """A TALLY_HOME that the account of an embedded server can enter, also when the tests run as root.
+
+    Its server has been stopped in the end. Who kills one starts it again: the shared memory of a dead server lies
+    elsewhere, and only the next server of the same data removes it.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tally-test-", dir=memory()))
     folder.chmod(0o711)
     try:
         yield folder
+        assert not (folder / "postgres/data/postmaster.pid").exists()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

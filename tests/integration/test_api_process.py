@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tally.services.installation import running
+from tally.settings import Settings
+from tally.store.database import connected
 from tests.conftest import REPOSITORY
 from tests.integration.api_process import (
     COMMAND,
@@ -117,6 +120,8 @@ def test_when_it_is_killed_its_processes_end_and_another_can_begin(home: Path) -
             last = again.process.stderr.read().splitlines()[-1]
             assert last.startswith("tally: the embedded PostgreSQL in ")
             assert last.endswith("; start this command again")
+    with running(Settings(home)) as databases, connected(databases.reporting_url) as reporting:
+        assert reporting.execute("select count(*) from reporting.events").fetchone() == (1,)
 
 
 def test_a_taken_port_is_told_in_one_line(home: Path, urls: Urls) -> None:

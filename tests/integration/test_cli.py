@@ -34,10 +34,9 @@ def installed(home: Path, reporting_url: str, metering_url: str, dagster_url: st
 
 
 @pytest.fixture
-def embedded(home: Path) -> Iterator[dict[str, str]]:
-    """The environment of an installation with a server of its own, which nothing may have left running."""
-    yield environment(TALLY_HOME=str(home))
-    assert not (home / "postgres/data/postmaster.pid").exists()
+def embedded(home: Path) -> dict[str, str]:
+    """The environment of an installation with a server of its own."""
+    return environment(TALLY_HOME=str(home))
 
 
 @pytest.fixture
@@ -365,14 +364,13 @@ def test_up_serves_until_it_is_interrupted(embedded: dict[str, str], tmp_path: P
 
 @pytest.mark.drill
 def test_up_ends_in_one_line_when_its_postgresql_is_killed(embedded: dict[str, str], home: Path) -> None:
-    """Dagster alone would go on, and only fail."""
-    pid_file = home / "postgres/data/postmaster.pid"
+    """Dagster alone would go on, and only fail. The next command finds everything in its place."""
     with up(embedded, home) as (command, _):
-        os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
+        os.kill(int((home / "postgres/data/postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
         out, err = command.communicate(timeout=PATIENCE)
         ended = Done(command.returncode, out, err)
     assert (ended.status, "PostgreSQL in" in ended.error, "start this command again" in ended.error) == (1, True, True)
-    pid_file.unlink()
+    assert run(embedded, "migrate").out == "everything is up to date\n"
 
 
 def processes_that_name(text: str) -> list[str]:
