@@ -15,6 +15,7 @@ from tally.services import runs as run_service
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
+from tally.services.load import bring_all_again
 from tally.services.timelines import derive_again
 from tally.settings import Settings
 from tally.store.database import connected
@@ -84,19 +85,32 @@ def migrate() -> None:
         tables.prepared(terminal.out(), installation.prepare(databases, settings.prices))
 
 
-@commands.command(epilog="Examples:  tally rebuild --cloud os-prod-eu1   |   tally rebuild --timelines")
+@commands.command(
+    epilog="Examples:  tally rebuild --cloud os-prod-eu1   |   tally rebuild --timelines   |   tally rebuild --events"
+)
 def rebuild(
     cloud: Annotated[str, typer.Option(help="Only the resources of this cloud.")] = "",
     timelines: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--timelines", help="Instead, let the next close derive the timelines of all clouds again.")
+    ] = False,
+    events: Annotated[  # noqa: FBT002 - a flag
+        bool,
+        typer.Option(
+            "--events", help="Instead, let the next close bring all events that a restored metering database lacks."
+        ),
     ] = False,
 ) -> None:
     """Replay the current state of all resources from their events. Ingestion goes on meanwhile.
 
     It can be broken off at any time, and begun again.
     """
+    if sum([bool(cloud), timelines, events]) > 1:
+        raise InvalidInput("--cloud, --timelines and --events exclude each other; only current state has a --cloud")
     if timelines:
-        _derive_timelines_again(cloud)
+        _derive_timelines_again()
+        return
+    if events:
+        _bring_events_again()
         return
     with reporting_database() as (_, reporting):
         total = projection.size(reporting, cloud or None)
@@ -105,9 +119,14 @@ def rebuild(
     terminal.out().print(f"replayed {replayed} resources")
 
 
-def _derive_timelines_again(cloud: str) -> None:
-    if cloud:
-        raise InvalidInput("timelines are derived again of all clouds; leave --cloud out")
+def _bring_events_again() -> None:
+    with reporting_database() as (_, reporting):
+        batches = bring_all_again(reporting)
+    done = f"batches of events put back: {batches}"
+    terminal.out().print(f"{done}; the next close brings what is missing: tally close PERIOD")
+
+
+def _derive_timelines_again() -> None:
     with (
         installation.running(Settings.from_environment()) as databases,
         connected(databases.metering_url) as metering,

