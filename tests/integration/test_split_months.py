@@ -205,6 +205,8 @@ def test_each_part_is_a_line_of_the_bill_and_a_row_of_focus(
         ("every_part_is_rated", "pricing_version = '2026-03' where pricing_version = 'raised'"),
         ("every_part_is_rated", "quantity = quantity + 1 where dimension = 'egress_gb'"),
         ("every_part_is_rated", "dimension = 'other' where dimension = 'egress_gb'"),
+        ("every_part_is_rated", "project_id = 'p-9' where dimension = 'egress_gb'"),
+        ("every_part_is_rated", "currency = 'USD' where dimension = 'egress_gb'"),
         ("amount_is_rounded_exact_amount", "amount = amount + 0.01 where pricing_version = 'raised'"),
         ("amount_is_rounded_exact_amount", "from_ts = from_ts + interval '1 hour' where from_ts is not null"),
     ],
