@@ -3,6 +3,7 @@
 Nothing of Dagster is imported here. What a job does belongs to tally_dagster.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -111,10 +112,10 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
 
     Raises:
         InvalidInput: if the port is taken.
+        Refused: if another process does so in the same TALLY_HOME.
         Unavailable: if one of them ends by itself or does not answer, or the code location does not load.
     """
     address = f"http://127.0.0.1:{settings.web_port}"
-    _refuse_taken(settings.web_port)
     environment = _environment(settings, databases)
     workspace = ["--workspace", str(WORKSPACE)]
     port = ["--host", "127.0.0.1", "--port", str(settings.web_port)]
@@ -124,6 +125,8 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
     }
     logs = _logs(settings)
     with ExitStack() as stack:
+        stack.enter_context(alone(settings.home))
+        _refuse_taken(settings.web_port)
         processes = {}
         for name, command in commands.items():
             output = stack.enter_context((logs / f"{name}.log").open("wb"))
@@ -139,6 +142,17 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
             databases.check()  # first: without it the others end, too
             _refuse_ended(processes, logs)
             time.sleep(WATCH_SECONDS)
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """Keep others from running Dagster in a home: two daemons would launch what is due twice."""
+    with (home / "up.lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"tally up runs already in {home}", ["stop it first, or set another TALLY_HOME"]) from None
+        yield
 
 
 def _environment(settings: Settings, databases: Databases) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from tally import example
 from tally.cli import app
+from tally.services.orchestrator import alone
 from tally.store.database import Connection
 from tests.conftest import REPOSITORY
 from tests.integration.command_line import PATIENCE, TALLY, Done, Tally, environment, program, run
@@ -323,6 +324,14 @@ def test_up_refuses_a_taken_port(installed: dict[str, str]) -> None:
         done = run(installed | {"TALLY_WEB_PORT": str(other.getsockname()[1])}, "up")
     assert done.status == 2
     assert "name another port" in done.error
+
+
+def test_up_refuses_to_run_twice_in_a_home(installed: dict[str, str], home: Path) -> None:
+    """Also where the first has not come so far as to take its port."""
+    with alone(home):
+        done = run(installed | {"TALLY_WEB_PORT": str(free_port())}, "up")
+    told = f"tally: tally up runs already in {home}: stop it first, or set another TALLY_HOME"
+    assert (done.status, done.out, done.error) == (1, "", told)
 
 
 @contextmanager
