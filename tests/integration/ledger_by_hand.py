@@ -72,7 +72,9 @@ def add_relations(metering: Connection, relations: Iterable[Relation], load_id: 
             )
 
 
-def begin_run(metering: Connection, load_id: int = 1, corrects: Run | None = None, period: str = "2026-03") -> Run:
+def begin_run(
+    metering: Connection, load_id: int = 1, corrects: Run | None = None, period: str = "2026-03", scope: str = "all"
+) -> Run:
     """Begin a run of a month at a load of its own."""
     month = BillingPeriod.parse(period)
     metering.execute(
@@ -82,6 +84,7 @@ def begin_run(metering: Connection, load_id: int = 1, corrects: Run | None = Non
         "period": period, "period_from": month.start, "period_to": month.end, "zone": month.zone, "kind": "regular",
         "status": "running", "preliminary": False, "metered_to": month.end, "load_id": load_id, "registry_version": 1,
         "pricing_version": "2026-03", "code_version": "test", "inputs_hash": "test",
+        "scope": scope,
     }
     if corrects is not None:
         values |= {"kind": "correction", "corrects_run_id": corrects.id, "since_load_id": corrects.load_id}

@@ -2,8 +2,8 @@
 
 A file begins with what is true, then after "Remedy:" with what to do if it is not. Its query takes the run as
 :run_id and yields cloud, resource_type, subject, detail. Where it reads all resources, a comment such as
-/* of_metered_resources(events) */ stands for the join that a correction of some resources needs. How the queries are
-run does not belong here.
+/* of_metered_resources(events) */ stands for the join that a correction of some resources needs; what such a correction
+alone adds is in a comment, /* of_some_resources inner join ... */. How the queries are run does not belong here.
 """
 
 import re
@@ -13,6 +13,7 @@ from importlib.resources import files
 from tally.domain.run import Run
 
 _SCOPE = re.compile(r"/\* of_metered_resources\((\w+)\) \*/")
+_OF_SOME = re.compile(r"/\* of_some_resources (.*?) \*/")
 _OF_CORRECTED = (
     r"inner join metering.int_corrected_resources as metered on metered.cloud = \1.cloud"
     r" and metered.resource_type = \1.resource_type and metered.resource_id = \1.resource_id"
@@ -30,7 +31,8 @@ class Invariant:
 
     def query(self, run: Run) -> str:
         """The query for one run, without parameters; columns cloud, resource_type, subject, detail."""
-        sql = _SCOPE.sub(_OF_CORRECTED if run.scope == "changed" else "", self.sql)
+        some = run.scope == "changed"
+        sql = _OF_SOME.sub(r"\1" if some else "", _SCOPE.sub(_OF_CORRECTED if some else "", self.sql))
         return sql.replace(":run_id", f"'{run.id}'")
 
 
