@@ -12,6 +12,7 @@ from tally.domain.errors import InvalidInput
 from tally.services import bills as bill_service
 from tally.services import installation, orchestrator, projection
 from tally.services import runs as run_service
+from tally.services.clouds import find_cloud
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
@@ -113,6 +114,8 @@ def rebuild(
         _bring_events_again()
         return
     with reporting_database() as (_, reporting):
+        if cloud:
+            find_cloud(reporting, cloud)
         total = projection.size(reporting, cloud or None)
         with terminal.counting("resources", total) as progress:
             replayed = projection.rebuild(reporting, cloud or None, progress=progress)

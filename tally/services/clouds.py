@@ -1,6 +1,6 @@
 """Clouds: the installations of platforms, each of exactly one platform for ever (rule 1)."""
 
-from tally.domain.errors import InvalidInput, Refused
+from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.project import META_PLATFORM, check_cloud
 from tally.store.database import Connection
 from tally.store.reporting import audit, registry
@@ -46,6 +46,17 @@ def list_clouds(
 ) -> list[CloudRow]:
     """Return clouds by name, those after ``after``, at most ``limit``."""
     return store.select_clouds(connection, platform=platform, after=after, limit=limit)
+
+
+def find_cloud(connection: Connection, cloud: str) -> CloudRow:
+    """Return a registered cloud.
+
+    Raises:
+        NotFound: if none has that name.
+    """
+    for row in store.select_clouds(connection, cloud=cloud):
+        return row
+    raise NotFound(f"there is no cloud {cloud}; tally cloud list names those that there are")
 
 
 def only_cloud(connection: Connection, platform: str) -> str:

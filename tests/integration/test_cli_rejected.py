@@ -73,6 +73,11 @@ def test_the_projection_is_rebuilt_on_the_command_line(tally: Tally, reporting: 
     assert tally("rebuild").out == "replayed 2 resources\n"
     assert projection(reporting) == before
     assert current(reporting)["state"] == "available"
+    unknown = tally("rebuild", "--cloud", "c")
+    assert (unknown.status, unknown.error) == (
+        1,
+        "tally: there is no cloud c; tally cloud list names those that there are",
+    )
     told = tally("rebuild", "--timelines")
     assert (told.status, told.out) == (0, "the next close derives all timelines again: tally close PERIOD\n")
     told = tally("rebuild", "--events")
