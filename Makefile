@@ -35,10 +35,12 @@ test: setup ## every test, on the embedded PostgreSQL or on TALLY_TEST_SERVER_UR
 drill: setup ## the tests that take minutes each, which make test leaves out
 	$(PYTHON) -m pytest $(SHARED_OUT) -m drill $(ARGS)
 
-# It wants another Python, and libraries that Tally has in newer releases; the newest pyarrow does not fit those.
-VALIDATOR_PYTHON := >=3.12
-validator: | $(UV) ## focus-validator for the tests of FOCUS exports; VALIDATOR_PYTHON=... names a Python from 3.12 on
-	$(UV) venv --quiet --clear --no-project --python '$(VALIDATOR_PYTHON)' .tools/focus-validator
+# It wants another Python, and libraries that Tally has in newer releases; the newest pyarrow does not fit those. Its numpy
+# comes ready for no Python after 3.12: with one of those it is compiled, for many minutes, if there is a compiler.
+VALIDATOR_PYTHON := 3.12
+validator: | $(UV) ## focus-validator for the tests of FOCUS exports; VALIDATOR_PYTHON=... is the path of a Python 3.12
+	$(UV) venv --quiet --clear --no-project --python '$(VALIDATOR_PYTHON)' .tools/focus-validator \
+		|| { echo "no Python for it runs; name one: make validator VALIDATOR_PYTHON=/path/to/python3.12" >&2; exit 1; }
 	$(UV) pip install --quiet --python .tools/focus-validator 'focus-validator==2.2.1' 'pyarrow<21'
 
 check: setup ## lint, types, import contracts, SQL
