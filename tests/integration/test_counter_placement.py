@@ -1,8 +1,9 @@
-"""Rule 15 for random histories and random samples: each gain lies in the record in which the definition puts it.
+"""Rule 15 for a thousand random histories and samples: each gain lies in the record in which the definition puts it.
 
 The samples come from a server in memory: what a real one does is shown in test_counters.py.
 """
 
+import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tally.domain.counter import CounterSource
+from tally.domain.event import decode_event
 from tally.domain.samples import Line, from_milliseconds, to_milliseconds
 from tally.services.counters import Counters
 from tally.store.database import Connection
 from tests import histories
+from tests.bench.events import copy_raw
 from tests.histories import INSTANTS, Resource, World
 from tests.integration.metering_sql import meter
-from tests.integration.test_order_independence import MARCH, abandon, arriving_worlds, derived_database, ingest
-from tests.model import Lifetime, Model
+from tests.integration.test_order_independence import MARCH
+from tests.model import Lifetime, Model, Record
 
 Series = Mapping[int, Decimal]            # what a counter showed, by millisecond
 Sampled = Mapping[Resource, Sequence[Series]]
@@ -37,6 +37,7 @@ SOURCE = CounterSource(
     unit=Decimal("0.5"),
     cloud_label="cloud",
 )
+THINGS = 1000
 # Around the instants at which events are: a sample at one of them, and one to either side, are the hard cases.
 MOMENTS = [to_milliseconds(instant) + offset for instant in INSTANTS for offset in (-1, 0, 1)]
 
@@ -57,48 +58,60 @@ class InMemory:
                 yield Line(labels, [at for at, _ in told], [value for _, value in told])
 
 
-def series() -> st.SearchStrategy[Series]:
-    """What one counter showed, with resets."""
-    return st.dictionaries(st.sampled_from(MOMENTS), st.integers(0, 20).map(Decimal), min_size=4, max_size=12)
+def a_series(chance: random.Random) -> Series:
+    """What one counter showed, with resets; often at few moments, so that they are those of events."""
+    return {at: Decimal(chance.randint(0, 20)) for at in chance.sample(MOMENTS, chance.randint(2, 12))}
 
 
-@st.composite
-def sampled_worlds(draw: st.DrawFn) -> tuple[World, Sampled]:
-    """Histories, and some counters of each thing and of one that nobody knows."""
-    world, _ = draw(arriving_worlds(min_resources=10))
-    things = [resource for resource in world if resource[1] == "thing"]
-    stranger = (f"{next(iter(world))[0]}", "thing", "stranger")
-    return world, {thing: draw(st.lists(series(), max_size=6)) for thing in [*things, stranger]}
+def a_history(chance: random.Random, number: int) -> list[Record]:
+    """Some events of one thing, at few instants."""
+    instants = chance.sample(INSTANTS, chance.randint(1, 5))
+    return [
+        Record(
+            timestamp=chance.choice(instants),
+            event_id=f"{name}/{number}",
+            effect=chance.choice(histories.EFFECTS),
+            source=chance.choice(histories.SOURCES),
+            project_id=chance.choice(("p1", "p2")),
+            size=chance.choice((None, *histories.SIZES)),
+            usage=chance.choice((None, {"pulls": Decimal("0.1")}, {"egress_gb": Decimal(2)})),
+        )
+        for name in chance.sample(histories.NAMES, chance.randint(1, 8))
+    ]
 
 
 def test_each_gain_lies_in_the_record_in_which_the_definition_puts_it(
     reporting: Connection, metering: Connection
 ) -> None:
     """With what events bring, and nothing else; what no life takes is reported, and nothing else is."""
+    chance = random.Random(2026)
     histories.register(reporting)
+    things: Sequence[Resource] = [("alpha", "thing", f"t-{number}") for number in range(THINGS)]
+    world = {thing: a_history(chance, number) for number, thing in enumerate(things)}
+    sampled = {thing: [a_series(chance) for _ in range(chance.randint(0, 3))] for thing in things}
+    sampled["alpha", "thing", "stranger"] = [a_series(chance)]
+    copy_raw(metering, map(decode_event, told(world)), load_id=1)
+    metering.execute("analyze raw.events")
+    meter(reporting, metering, counters=Counters(InMemory(sampled), (SOURCE,), timedelta(days=40)))
+    models = {resource: Model(world.get(resource, ())) for resource in sampled}
+    assert recorded(metering, world) == {
+        (resource, usage.from_ts): counted
+        for resource, model in models.items()
+        for usage, counted in expected(model, sampled[resource])
+        if counted
+    }
+    assert reported(metering, sampled) == {
+        resource: lost
+        for resource, several in sampled.items()
+        if (lost := sum((unplaced(models[resource], one) for one in several), Decimal(0)))
+    }
 
-    @derived_database
-    @given(sampled_worlds())
-    def holds(drawn: tuple[World, Sampled]) -> None:
-        world, sampled = drawn
-        ingest(reporting, [[((resource, record), False) for resource, history in world.items() for record in history]])
-        counters = Counters(InMemory(sampled), (SOURCE,), timedelta(days=40))
-        run = meter(reporting, metering, counters=counters)
-        models = {resource: Model(world.get(resource, ())) for resource in {*world, *sampled}}
-        assert recorded(metering, world) == {
-            (resource, usage.from_ts): counted
-            for resource, model in models.items()
-            for usage, counted in expected(model, sampled.get(resource, ()))
-            if counted
-        }
-        assert reported(metering, sampled) == {
-            resource: lost
-            for resource, several in sampled.items()
-            if (lost := sum((unplaced(models[resource], one) for one in several), Decimal(0)))
-        }
-        abandon(metering, run.id)
 
-    holds()
+def told(world: World) -> Iterator[bytes]:
+    """The events of a world, in the order in which a load writes them."""
+    for resource, history in sorted(world.items()):
+        for record in sorted(history, key=lambda record: (record.timestamp, record.event_id.encode())):
+            yield histories.as_sent(histories.tally_event(resource, record))
 
 
 def recorded(metering: Connection, world: World) -> dict[tuple[Resource, datetime], dict[str, Decimal]]:
