@@ -20,12 +20,14 @@ HOUR_US = 3_600_000_000
 prices = st.decimals(0, 3, places=10) | st.sampled_from([Decimal("0.005"), Decimal("0.01"), Decimal(0)])
 quantities = st.decimals(0, 60, places=6) | st.integers(0, 20).map(Decimal)
 lengths = st.integers(1, 5 * HOUR_US) | st.integers(1, 4).map(lambda hours: hours * HOUR_US)
+# Of round months: what is used often comes to a bound of a tier, or to nothing.
+few, an_hour = st.sampled_from([Decimal(0), Decimal(1), Decimal(2)]), st.just(HOUR_US)
+bounds = st.decimals("0.5", 200, places=2) | st.integers(1, 40).map(Decimal) | st.integers(1, 4).map(Decimal)
 
 
 @st.composite
 def tiers(draw: st.DrawFn) -> Tiers:
-    bounds = sorted(draw(st.sets(st.decimals("0.5", 200, places=2) | st.integers(1, 40).map(Decimal), max_size=3)))
-    steps = [Tier(bound, draw(prices)) for bound in [*bounds, None]]
+    steps = [Tier(bound, draw(prices)) for bound in [*sorted(draw(st.sets(bounds, max_size=3))), None]]
     return Tiers(draw(st.sampled_from(TierMode)), draw(st.sampled_from(Group)), tuple(steps))
 
 
@@ -44,12 +46,13 @@ def priced(draw: st.DrawFn, metric: str, formula: Formula) -> Price:
 def months(draw: st.DrawFn) -> list[MonthRecord]:
     """Three resources of two projects, in lives of records that follow each other."""
     records = []
+    length, quantity = draw(st.sampled_from([(lengths, quantities), (an_hour, few)]))
     for resource in range(draw(st.integers(1, 3))):
         at = START + timedelta(hours=draw(st.integers(0, 2)))
         life = 1
         for _ in range(draw(st.integers(1, 4))):
-            length_us = draw(lengths)
-            usage: dict[str, Any] = {"size": draw(quantities), "used": draw(quantities)}
+            length_us = draw(length)
+            usage: dict[str, Any] = {"size": draw(quantity), "used": draw(quantity)}
             if draw(st.booleans()):
                 usage.pop("used")
             owner, state = draw(st.sampled_from(["a", "b"])), draw(st.sampled_from(["on", "off"]))
