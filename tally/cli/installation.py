@@ -16,7 +16,9 @@ from tally.services.clouds import find_cloud
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
 from tally.services.documents import write_documents
-from tally.services.load import bring_all_again
+from tally.services.handover import bring_together, events_to_look_at
+from tally.services.ingest import Ingest
+from tally.services.runs import metering_lock
 from tally.services.timelines import derive_again
 from tally.settings import Settings
 from tally.store.database import connected
@@ -97,7 +99,7 @@ def rebuild(
     events: Annotated[  # noqa: FBT002 - a flag
         bool,
         typer.Option(
-            "--events", help="Instead, let the next close bring all events that a restored metering database lacks."
+            "--events", help="Instead, bring two databases together of which one was restored from a backup."
         ),
     ] = False,
 ) -> None:
@@ -111,7 +113,7 @@ def rebuild(
         _derive_timelines_again()
         return
     if events:
-        _bring_events_again()
+        _bring_databases_together()
         return
     with reporting_database() as (_, reporting):
         if cloud:
@@ -122,11 +124,20 @@ def rebuild(
     terminal.out().print(f"replayed {replayed} resources")
 
 
-def _bring_events_again() -> None:
-    with reporting_database() as (_, reporting):
-        batches = bring_all_again(reporting)
-    done = f"batches of events put back: {batches}"
-    terminal.out().print(f"{done}; the next close brings what is missing: tally close PERIOD")
+def _bring_databases_together() -> None:
+    settings = Settings.from_environment()
+    with (
+        installation.running(settings) as databases,
+        connected(databases.reporting_url) as reporting,
+        connected(databases.metering_url) as metering,
+        metering_lock(metering),
+        terminal.counting("events", events_to_look_at(reporting, metering)) as progress,
+    ):
+        door = Ingest(reporting, clock=terminal.now, clock_skew=settings.clock_skew, actor=terminal.actor())
+        done = bring_together(reporting, metering, door, progress)
+    tables.brought_together(terminal.out(), done)
+    if done.rejected:
+        raise typer.Exit(1)
 
 
 def _derive_timelines_again() -> None:

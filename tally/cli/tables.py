@@ -21,6 +21,7 @@ from tally.services.completeness import Report
 from tally.services.corrections import Differences
 from tally.services.credentials import Credential
 from tally.services.deliver import Outcome
+from tally.services.handover import BroughtTogether
 from tally.services.ingest_files import Summary
 from tally.services.installation import Prepared
 from tally.services.kickbacks import PartnerKickback
@@ -215,6 +216,13 @@ def prepared(console: Console, made: Prepared) -> None:
     ]
     for line in changed or ["everything is up to date"]:
         console.print(line)
+
+
+def brought_together(console: Console, done: BroughtTogether) -> None:
+    """What each database has again of the events of the other."""
+    rejected = f", rejected {done.rejected}: tally rejected list" if done.rejected else ""
+    console.print(f"events that the reporting database has again: {done.accepted}{rejected}")
+    console.print(f"batches put back for the metering database: {done.batches}; the next close brings what it lacks")
 
 
 def projects(console: Console, rows: Sequence[Project], relations: Sequence[Relation]) -> None:

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from tally.domain.errors import Refused
-from tally.domain.instants import format_instant
+from tally.services.handover import refuse_unlike
 from tally.store.database import Connection
 from tally.store.metering import load as store
+from tally.store.metering.handover import Taken, remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ def load(reporting: Connection, metering: Connection, clock: Callable[[], dateti
     the metering database has committed it, and whatever is copied twice is dropped by its key.
 
     Raises:
-        Refused: if the metering database is not the one that took the events before this load, or no longer has them.
+        Refused: if one of the databases lacks events that the other has had from it.
     """
+    refuse_unlike(reporting, metering)
     with _snapshot(reporting):
-        _refuse_another(reporting, metering)
         started_at = clock()
         batches = store.pending_batches(reporting)
         version = store.registry_version(reporting)
@@ -40,32 +40,12 @@ def load(reporting: Connection, metering: Connection, clock: Callable[[], dateti
             store.begin_load(metering, load_id, started_at, version)
             events = store.copy_all(reporting, metering, load_id)
     if batches:
-        store.forget_pending(reporting, batches, load_id, started_at)
+        with reporting.transaction():
+            store.forget_pending(reporting, batches)
+            remember(reporting, Taken(load_id, started_at))
     if events:
         store.refresh_statistics(metering)
     return Load(load_id, events, version, started_at)
-
-
-def bring_all_again(reporting: Connection) -> int:
-    """Let the next load bring all events that its metering database lacks; returns how many batches were put back.
-
-    For one that was restored from a backup, or begins anew: what it holds already it keeps as it is.
-    """
-    return store.make_all_pending(reporting)
-
-
-def _refuse_another(reporting: Connection, metering: Connection) -> None:
-    missing = store.missing_load(reporting, metering)
-    if missing is not None:
-        load_id, started_at = missing
-        lacks = f"load {load_id} of {format_instant(started_at)}, the last to take over events, is not in it"
-        raise Refused(
-            "the metering database cannot go on from here",
-            [
-                f"{lacks}: it was restored from a backup, or is another one",
-                "restore its newest backup, or let it take all events over again: tally rebuild --events",
-            ],
-        )
 
 
 @contextmanager

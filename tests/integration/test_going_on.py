@@ -12,9 +12,10 @@ import pytest
 from tally.domain.event import Event, decode_event
 from tally.services import runs
 from tally.store.database import Connection
+from tally.store.metering.handover import Taken, remember
 from tally.store.metering.load import next_load_id, refresh_statistics
 from tests import histories
-from tests.bench.events import copy_raw
+from tests.bench.events import END, copy_raw
 from tests.integration.metering_sql import dbt, meter
 from tests.model import Record
 
@@ -41,6 +42,7 @@ def test_what_goes_on_from_before_is_what_the_whole_history_gives(reporting: Con
     for _, some in groupby(arrivals, key=itemgetter(0)):
         load_id = next_load_id(metering)
         copy_raw(metering, sorted((event for _, event in some), key=by_key), load_id)
+        remember(reporting, Taken(load_id, END))
         refresh_statistics(metering)
         run = meter(reporting, metering, select="+int_proved_lives")
         runs.fail(metering, run.id, "of no further interest")

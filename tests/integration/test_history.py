@@ -14,8 +14,9 @@ from tally.domain.event import Event
 from tally.domain.period import BillingPeriod
 from tally.services import runs
 from tally.store.database import Connection
+from tally.store.metering.handover import Taken, remember
 from tally.store.metering.load import refresh_statistics
-from tests.bench.events import copy_raw, events
+from tests.bench.events import END, copy_raw, events
 from tests.conftest import fresh_databases
 from tests.integration.metering_sql import NOW, compiled_expression, dbt
 
@@ -45,6 +46,7 @@ def history(
 def bring_in(reporting: Connection, metering: Connection) -> None:
     for load_id in range(1, LOADS + 1):
         copy_raw(metering, sorted(earlier(2 * (LOADS - load_id)), key=by_key), load_id)
+    remember(reporting, Taken(LOADS, END))
     refresh_statistics(metering)
     with runs.metering_lock(metering):
         run = runs.start(reporting, metering, PERIOD, lambda: NOW)

@@ -150,35 +150,9 @@ def refresh_statistics(metering: Connection) -> None:
         analyze(metering, "raw.events", "raw.current_resources", "raw.lifecycles", "raw.resource_types")
 
 
-def forget_pending(reporting: Connection, batches: Sequence[int], load_id: int, started_at: datetime) -> None:
-    """Take loaded batches out of the outbox, and remember who has them: only after the load has committed."""
-    with reporting.transaction():
-        reporting.execute("delete from reporting.pending_batches where batch_id = any(%s)", [list(batches)])
-        reporting.execute(
-            """insert into reporting.last_load (load_id, started_at) values (%s, %s)
-               on conflict (single) do update set load_id = excluded.load_id, started_at = excluded.started_at""",
-            [load_id, started_at],
-        )
-
-
-def missing_load(reporting: Connection, metering: Connection) -> tuple[int, datetime] | None:
-    """The number and the beginning of the last load that took batches, if the metering database does not hold it."""
-    last = reporting.execute("select load_id, started_at from reporting.last_load").fetchone()
-    if last is None:
-        return None
-    held = metering.execute("select load_id from raw.loads where load_id = %s and started_at = %s", last).fetchone()
-    return None if held else (last[0], last[1])
-
-
-def make_all_pending(reporting: Connection) -> int:
-    """Put all batches that there ever were back into the outbox, whoever has them; returns how many were not in it."""
-    with reporting.transaction():
-        reporting.execute("delete from reporting.last_load")
-        return reporting.execute(
-            """insert into reporting.pending_batches (batch_id)
-               select distinct batch_id from reporting.event_ids
-               on conflict do nothing"""
-        ).rowcount
+def forget_pending(reporting: Connection, batches: Sequence[int]) -> None:
+    """Take loaded batches out of the outbox: only after the load has committed."""
+    reporting.execute("delete from reporting.pending_batches where batch_id = any(%s)", [list(batches)])
 
 
 def events_query(reporting: Connection, load_id: int) -> str:

@@ -87,7 +87,8 @@ def store(connection: Connection, batch_id: int, events: Sequence[NewEvent]) -> 
     return cursor.rowcount
 
 
-def _event(row: Sequence[Any]) -> Event:
+def event_of(row: Sequence[Any]) -> Event:
+    """An event from its row: the columns in the order of its fields, the payload as JSON text."""
     event_id, timestamp, event_type, platform, cloud, resource_type, resource_id, project_id, source, payload = row
     return Event(
         event_id,
@@ -156,7 +157,7 @@ def histories(connection: Connection, resources: Collection[Resource]) -> dict[R
     )
     found: dict[Resource, list[Event]] = defaultdict(list)
     for row in rows:
-        event = _event(row)
+        event = event_of(row)
         found[event.resource].append(event)
     return found
 
