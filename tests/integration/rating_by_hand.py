@@ -1,5 +1,6 @@
 """Rating outside dbt: usage that a test writes down, a price file as text, and the SQL of the close over both."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,20 +13,28 @@ from pricing.model import PriceVersion
 from pricing.month import MonthRecord
 from tally.services.pricing import price_row, tier_rows
 from tally.store.database import Connection
+from tally.store.metering.checks import invariant
 from tally.store.metering.rating_sql import RatingTables, rating_sql
 
 TABLES = RatingTables(
-    "pg_temp.rating_run", "pg_temp.rating_usage", "pg_temp.rating_versions", "pg_temp.rating_prices",
-    "pg_temp.rating_modifiers", "pg_temp.rating_tiers",
+    "pg_temp.rating_run", "pg_temp.rating_usage", "pg_temp.pricing_versions", "pg_temp.prices",
+    "pg_temp.price_modifiers", "pg_temp.price_tiers",
 )
 MICROSECOND = timedelta(microseconds=1)
 COUNTERS = frozenset({"used", "egress_gb"})
+RATED = "pg_temp.rating_rated"
 _CUT = replace(TABLES, parts="pg_temp.rating_parts", increments="pg_temp.rating_increments")
 _COPIES = {
     TABLES.versions: "pricing_versions", TABLES.prices: "prices", TABLES.modifiers: "price_modifiers",
     TABLES.tiers: "price_tiers",
 }
-
+# What a check of rating reads, and where it lies here.
+_CHECKED = {
+    "metering.int_rated_records": RATED, "metering.int_usage_records": TABLES.usage_records,
+    "ledger.run_prices": "pg_temp.run_prices",
+    **{f"ledger.{table}": copy for copy, table in _COPIES.items()},
+    ":run_id": "md5('run')::uuid",
+}
 
 Part = tuple[PriceVersion, datetime, datetime]
 
@@ -58,14 +67,18 @@ def make_tables(metering: Connection) -> None:
             project_id text, lifetime_no integer, from_ts timestamptz, length_us bigint, state text, size jsonb,
             usage jsonb, to_ts timestamptz, counters jsonb)""".encode()
     )
+    metering.execute(b"create temporary view run_prices as select *, md5('run')::uuid as run_id from rating_parts")
+    metering.execute(f"create temporary table {_bare(RATED)} as {rating_sql(TABLES)}".encode())
 
 
 def rated(metering: Connection, version: PriceVersion, records: Sequence[MonthRecord]) -> list[dict[str, Any]]:
     """Rate records by SQL; per record a mapping of dimension to (price, amount, amount_exact, basis)."""
     _fill(metering, [version], records)
+    metering.execute(b"insert into rating_parts values (%s, '-infinity', 'infinity')", [version.version])
+    metering.execute(f"insert into {RATED} {rating_sql(TABLES)}".encode(), prepare=False)
     rows = metering.execute(
         f"""select usage.no, rated.dimension, rated.price, rated.amount, rated.amount_exact, rated.basis
-            from ({rating_sql(TABLES)}) as rated
+            from {RATED} as rated
             inner join {TABLES.usage_records} as usage on usage.id = rated.usage_record_id""".encode(),
         prepare=False,
     ).fetchall()
@@ -88,7 +101,6 @@ def rated_in_parts(
         By (place of the record, dimension, beginning of the piece): whether it is cut there, and what rated tells.
     """
     _fill(metering, [version for version, _, _ in parts], records)
-    metering.execute(b"delete from rating_parts")
     metering.execute(b"delete from rating_increments")
     with metering.cursor() as cursor:
         cursor.executemany(
@@ -98,17 +110,25 @@ def rated_in_parts(
             "insert into rating_increments values (%s, %s, %s, %s, %s, %s, %s, %s)",
             [_gained(records[one.record], one) for one in increments],
         )
+    metering.execute(f"insert into {RATED} {rating_sql(_CUT)}".encode(), prepare=False)
     rows = metering.execute(
         f"""select usage.no, rated.dimension, coalesce(rated.from_ts, usage.from_ts), rated.from_ts is not null,
                 coalesce(rated.to_ts, usage.to_ts), rated.pricing_version, rated.quantity, rated.price, rated.amount,
                 rated.amount_exact, rated.basis
-            from ({rating_sql(_CUT)}) as rated
+            from {RATED} as rated
             inner join {TABLES.usage_records} as usage on usage.id = rated.usage_record_id""".encode(),
         prepare=False,
     ).fetchall()
     found = {tuple(row[:3]): tuple(row[3:]) for row in rows}
     assert len(found) == len(rows)
     return found
+
+
+def violations(metering: Connection, name: str) -> list[str]:
+    """What violates an invariant of what was rated last, in words."""
+    names = re.compile("|".join(map(re.escape, sorted(_CHECKED, key=len, reverse=True))))
+    query = names.sub(lambda found: _CHECKED[found[0]], invariant(name).sql)
+    return [row[3] for row in metering.execute(query.encode(), prepare=False).fetchall()]
 
 
 def pieces(
@@ -135,7 +155,7 @@ def _gained(record: MonthRecord, one: Increment) -> tuple[Any, ...]:
 
 
 def _fill(metering: Connection, versions: Sequence[PriceVersion], records: Sequence[MonthRecord]) -> None:
-    for table in (TABLES.run, TABLES.usage_records, *_COPIES):
+    for table in (TABLES.run, TABLES.usage_records, RATED, "rating_parts", *_COPIES):
         metering.execute(f"delete from {table}".encode())
     metering.execute(f"insert into {TABLES.run} values (%s)".encode(), [versions[0].version])
     for version in versions:

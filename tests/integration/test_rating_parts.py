@@ -14,8 +14,17 @@ from pricing.model import Formula, Modifier, Price, PriceVersion
 from pricing.month import MonthRecord, rate_pieces
 from pricing.terms import Group, Tiers
 from tally.store.database import Connection
-from tests.integration.rating_by_hand import Increment, Part, as_numbers, ends, make_tables, pieces, rated_in_parts
-from tests.integration.test_rating_terms import HOUR_US, START, months, priced
+from tests.integration.rating_by_hand import (
+    Increment,
+    Part,
+    as_numbers,
+    ends,
+    make_tables,
+    pieces,
+    rated_in_parts,
+    violations,
+)
+from tests.integration.test_rating_terms import CHECKS, HOUR_US, START, months, priced
 
 END = START + timedelta(days=31)
 MICROSECOND = timedelta(microseconds=1)
@@ -99,6 +108,7 @@ def test_a_record_is_rated_as_if_it_were_cut_where_prices_change(session: Connec
             for key, said in rated_in_parts(session, parts, records, increments).items()
         }
         assert found == expected
+        assert [violations(session, name) for name in CHECKS] == [[], []]
         for no, record in enumerate(records):
             own = [piece for place, _, _, piece in cut if place == no]
             assert sum(piece.length_us for piece in own) == record.length_us
