@@ -16,8 +16,9 @@ from tally.domain.event import decode_event
 from tally.domain.samples import Line, from_milliseconds, to_milliseconds
 from tally.services.counters import Counters
 from tally.store.database import Connection
+from tally.store.metering.handover import Taken, remember
 from tests import histories
-from tests.bench.events import copy_raw
+from tests.bench.events import END, copy_raw
 from tests.histories import INSTANTS, Resource, World
 from tests.integration.metering_sql import meter
 from tests.integration.test_order_independence import MARCH
@@ -91,6 +92,7 @@ def test_each_gain_lies_in_the_record_in_which_the_definition_puts_it(
     sampled = {thing: [a_series(chance) for _ in range(chance.randint(0, 3))] for thing in things}
     sampled["alpha", "thing", "stranger"] = [a_series(chance)]
     copy_raw(metering, map(decode_event, told(world)), load_id=1)
+    remember(reporting, Taken(1, END))
     metering.execute("analyze raw.events")
     meter(reporting, metering, counters=Counters(InMemory(sampled), (SOURCE,), timedelta(days=40)))
     models = {resource: Model(world.get(resource, ())) for resource in sampled}
