@@ -15,7 +15,7 @@ import pytest
 
 from tally.services.installation import running
 from tally.settings import Settings
-from tally.store.embedded import EmbeddedServer
+from tally.store.embedded import embedded_server
 from tests.integration.closing import LARGE, SMALL_MONTH, House, instance
 from tests.integration.correcting import correct, finalize_month
 from tests.integration.job_process import assert_whole, job, sums
@@ -56,8 +56,8 @@ def bereave_in_each(house: House, home: Path, steps: Sequence[str], seed: int, a
             bereft.wait_for(step)
             time.sleep(chance.random())
             kill_postgresql(home)
-            EmbeddedServer(home).start()
-            bereft.end()
+            with embedded_server(home):
+                bereft.end()
         assert sums(house) in allowed, step
 
 
