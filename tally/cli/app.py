@@ -31,6 +31,7 @@ def main() -> None:
         sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the last door: no traceback leaves it
         status = terminal.report(error)
+        terminal.drop_unwritten()
     sys.exit(status)
 
 

@@ -144,6 +144,14 @@ def open_outputs() -> None:
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
+def drop_unwritten() -> None:
+    """Give up what standard output would not take: at its end Python would try it again, and tell of that."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def refuse_empty(arguments: Sequence[str]) -> None:
     """Refuse what an empty variable of a shell leaves: many an option without a name means all that there are."""
     for before, argument in pairwise(arguments):
@@ -169,7 +177,6 @@ def report(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     usage = getattr(error, "format_message", None)  # of typer's errors of usage
     status, text = 1, " ".join(str(error).split())

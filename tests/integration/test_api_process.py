@@ -120,6 +120,7 @@ def test_when_it_is_killed_its_processes_end_and_another_can_begin(home: Path) -
             last = again.process.stderr.read().splitlines()[-1]
             assert last.startswith("tally: the embedded PostgreSQL in ")
             assert last.endswith("; start this command again")
+            wait_until(lambda: not Path(f"/proc/{postmaster}").exists())  # else another takes it for alive
     with running(Settings(home)) as databases, connected(databases.reporting_url) as reporting:
         assert reporting.execute("select count(*) from reporting.events").fetchone() == (1,)
 

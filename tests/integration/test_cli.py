@@ -142,10 +142,13 @@ def test_a_closed_standard_input_is_told(home: Path) -> None:
     ],
 )
 def test_an_output_that_is_closed_is_nowhere_and_one_that_is_full_is_told(command: str, status: int, told: str) -> None:
-    """What a service manager has closed changes neither what is done nor the exit code."""
+    """What a service manager has closed changes neither what is done nor the exit code.
+
+    Python writes at its end what it has kept back until then, unless its environment says otherwise.
+    """
     done = subprocess.run(
-        ["/bin/sh", "-c", f"exec '{TALLY}' {command}"], capture_output=True, env=environment(), check=False,
-        timeout=PATIENCE,
+        ["/bin/sh", "-c", f"unset PYTHONUNBUFFERED; exec '{TALLY}' {command}"], capture_output=True, env=environment(),
+        check=False, timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr.decode()) == (status, told)
 

@@ -24,6 +24,7 @@ from tally.services.pricing import load_price_versions
 from tally.services.projects import create_project
 from tally.services.relations import Change, close_relation, patch_relation, relate
 from tally.store.database import Connection, connected
+from tally.store.metering.handover import forget, put_back_batches
 from tally.store.migrate import migrate
 from tests import histories
 from tests.conftest import fresh_database, fresh_databases
@@ -31,7 +32,7 @@ from tests.histories import Resource
 from tests.integration.metering_sql import NOW
 from tests.integration.month_by_hand import run_month
 from tests.integration.test_corrections_of_months import let_everything_be_active
-from tests.integration.test_counter_placement import MOMENTS, SOURCE, InMemory, Sampled, Series, expected, series
+from tests.integration.test_counter_placement import MOMENTS, SOURCE, InMemory, Sampled, Series, expected
 from tests.integration.test_order_independence import ingest
 from tests.model import Model, Record
 
@@ -52,6 +53,11 @@ currency: EUR
 pricing:
   {histories.PLATFORM}: {"".join(map(PRICED.format, histories.RESOURCE_TYPES))}
 """
+
+
+def series() -> st.SearchStrategy[Series]:
+    """What one counter showed, with resets."""
+    return st.dictionaries(st.sampled_from(MOMENTS), st.integers(0, 20).map(Decimal), min_size=4, max_size=12)
 
 
 @st.composite
@@ -250,7 +256,8 @@ def test_corrections_add_up_to_a_fresh_metering(
             for request in (CorrectionRequest(), ALL_AGAIN):
                 again = run_month(reporting, metering, counters=counters(complete), request=request)
                 assert not written(metering, [again], 1)
-            reporting.execute("insert into reporting.pending_batches select distinct batch_id from reporting.event_ids")
+            forget(reporting)
+            put_back_batches(reporting)
             whole = run_month(reporting, fresh, counters=counters(complete))
             assert effective_usage(fresh, whole) == effective_usage(metering, again)
             assert bills(fresh, whole) == bills(metering, again)
