@@ -23,6 +23,7 @@ EVENTS_PER_RESOURCE = 25
 PERIOD = "2026-03"
 NOW = END + timedelta(days=30)
 _REFERRED_TO = ("raw.loads", "ledger.pricing_versions", "ledger.runs")
+_NEVER_EMPTY = {"raw.events", "ledger.usage_records", "ledger.rated_records", "ledger.bills"}
 _COPIED = ("raw.events", *(f"ledger.{table}" for table in reversed(RECORDS)))
 
 
@@ -64,11 +65,14 @@ def copy_limit(server_url: str, metering: Connection) -> float:
     with database(server_url, "metering", shipped=False) as copy_url, connected(copy_url) as copied:
         for table in _REFERRED_TO:
             _copy_seconds(metering, copied, table)
-        seconds = {table: _copy_seconds(metering, copied, table) for table in _COPIED}
-        for table in ("raw.events", "ledger.usage_records", "ledger.rated_records", "ledger.bills"):
-            if copied.execute(f"select from {table} limit 1".encode()).fetchone() is None:
+        seconds = 0.0
+        for table in _COPIED:
+            seconds += _copy_seconds(metering, copied, table)
+            if table in _NEVER_EMPTY and copied.execute(f"select from {table} limit 1".encode()).fetchone() is None:
                 raise AssertionError(f"the close wrote nothing into {table}")
-    return sum(seconds.values())
+            if table == "raw.events":  # to which no row of the ledger refers; all of it at once takes much room
+                copied.execute("truncate raw.events")
+    return seconds
 
 
 def _copy_seconds(metering: Connection, copied: Connection, table: str) -> float:
