@@ -5,7 +5,7 @@ re-creations, late and orphan events. What they mean is the business of model.py
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import simplejson
 from hypothesis import strategies as st
 
+from tally.domain.event import Event, decode_event
 from tally.domain.instants import format_instant, parse_instant
 from tally.services.registry import define_type
 from tally.store.database import Connection
@@ -193,6 +194,13 @@ def as_sent(event: Mapping[str, Any]) -> bytes:
     """The JSON text of an event."""
     text: str = simplejson.dumps(event, use_decimal=True)
     return text.encode()
+
+
+def as_loaded(world: World) -> Iterator[Event]:
+    """The events of a world, in the order in which a load writes them."""
+    for resource, history in sorted(world.items()):
+        for record in sorted(history, key=lambda record: (record.timestamp, record.event_id.encode())):
+            yield decode_event(as_sent(tally_event(resource, record)))
 
 
 def as_sent_again(event: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 from tally.domain.counter import CounterSource
-from tally.domain.event import decode_event
 from tally.domain.samples import Line, from_milliseconds, to_milliseconds
 from tally.services.counters import Counters
 from tally.store.database import Connection
@@ -91,7 +90,7 @@ def test_each_gain_lies_in_the_record_in_which_the_definition_puts_it(
     world = {thing: a_history(chance, number) for number, thing in enumerate(things)}
     sampled = {thing: [a_series(chance) for _ in range(chance.randint(0, 3))] for thing in things}
     sampled["alpha", "thing", "stranger"] = [a_series(chance)]
-    copy_raw(metering, map(decode_event, told(world)), load_id=1)
+    copy_raw(metering, histories.as_loaded(world), load_id=1)
     remember(reporting, Taken(1, END))
     metering.execute("analyze raw.events")
     meter(reporting, metering, counters=Counters(InMemory(sampled), (SOURCE,), timedelta(days=40)))
@@ -107,13 +106,6 @@ def test_each_gain_lies_in_the_record_in_which_the_definition_puts_it(
         for resource, several in sampled.items()
         if (lost := sum((unplaced(models[resource], one) for one in several), Decimal(0)))
     }
-
-
-def told(world: World) -> Iterator[bytes]:
-    """The events of a world, in the order in which a load writes them."""
-    for resource, history in sorted(world.items()):
-        for record in sorted(history, key=lambda record: (record.timestamp, record.event_id.encode())):
-            yield histories.as_sent(histories.tally_event(resource, record))
 
 
 def recorded(metering: Connection, world: World) -> dict[tuple[Resource, datetime], dict[str, Decimal]]:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from tally.domain.event import Event as Tally
-from tally.domain.event import decode_event
 from tally.domain.instants import parse_instant
 from tally.domain.period import BillingPeriod
 from tally.services import runs
@@ -22,7 +20,6 @@ from tally.store.metering.late import events_outside, resources_outside
 from tally.store.reporting.arrivals import waiting_before
 from tests import histories
 from tests.bench.events import copy_raw
-from tests.histories import Resource
 from tests.integration.ledger_by_hand import begin_run
 from tests.integration.sending import CREATE, event, send, volume
 from tests.model import Model, Record
@@ -196,9 +193,9 @@ def test_whatever_changes_a_month_is_late_for_it(reporting: Connection, metering
     load(reporting, metering, lambda: NOW)
     chance = random.Random(2026)
     worlds = {("alpha", "thing", f"r-{number}"): months_end(chance, number) for number in range(3000)}
-    copy_raw(metering, told(worlds, slice(1, None)), load_id=2)
+    copy_raw(metering, histories.as_loaded({resource: history[1:] for resource, history in worlds.items()}), load_id=2)
     run = begin_run(metering, load_id=3)
-    copy_raw(metering, told(worlds, slice(1)), load_id=4)
+    copy_raw(metering, histories.as_loaded({resource: history[:1] for resource, history in worlds.items()}), load_id=4)
     metering.execute("analyze raw.events")
     month = (MARCH.start, MARCH.end)
     changed = {
@@ -210,13 +207,6 @@ def test_whatever_changes_a_month_is_late_for_it(reporting: Connection, metering
     assert len(changed) > len(worlds) / 10
     assert changed - found == set()
     assert len(found) < len(worlds) * 0.9, "what is of the next month alone is not late"
-
-
-def told(worlds: Mapping[Resource, Sequence[Record]], some: slice) -> Iterator[Tally]:
-    """Some events of each history, in the order in which a load writes."""
-    for resource, history in sorted(worlds.items()):
-        for record in sorted(history[some], key=lambda record: (record.timestamp, record.event_id.encode())):
-            yield decode_event(histories.as_sent(histories.tally_event(resource, record)))
 
 
 def months_end(chance: random.Random, number: int) -> list[Record]:

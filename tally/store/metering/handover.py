@@ -3,13 +3,13 @@
 Either may have been restored from a backup. What loads copy belongs in tally.store.metering.load.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from datetime import datetime
 from typing import NamedTuple
 
 from tally.domain.event import Event
 from tally.store.database import Connection
-from tally.store.reporting.events import Identity, event_of, transposed
+from tally.store.reporting.events import event_of, known
 
 _EVENTS_AT_ONCE = 1_000
 
@@ -73,9 +73,7 @@ def forget(reporting: Connection) -> None:
     reporting.execute("delete from reporting.last_load")
 
 
-def events_lacking(
-    reporting: Connection, metering: Connection, after: int
-) -> Generator[tuple[int, list[Event]]]:
+def events_lacking(reporting: Connection, metering: Connection, after: int) -> Generator[tuple[int, list[Event]]]:
     """Look at what loads after a number brought, in parts: how many events, and which the reporting database lacks."""
     with metering.transaction(), metering.cursor("brought") as cursor:
         cursor.execute(
@@ -87,18 +85,5 @@ def events_lacking(
         )
         while rows := cursor.fetchmany(_EVENTS_AT_ONCE):
             events = [event_of(row) for row in rows]
-            unknown = _unknown(reporting, [(event.cloud, event.event_id) for event in events])
-            yield len(events), [event for event in events if (event.cloud, event.event_id) in unknown]
-
-
-def _unknown(reporting: Connection, identities: Sequence[Identity]) -> set[Identity]:
-    rows = reporting.execute(
-        """select given.cloud, given.event_id
-           from unnest(%b::text[], %b::text[]) as given (cloud, event_id)
-           where not exists (
-               select from reporting.event_ids as ids
-               where ids.cloud = given.cloud and ids.event_id = given.event_id)""",
-        transposed(identities, 2),
-        prepare=False,
-    ).fetchall()
-    return {(cloud, event_id) for cloud, event_id in rows}
+            stored = known(reporting, [(event.cloud, event.event_id) for event in events])
+            yield len(events), [event for event in events if (event.cloud, event.event_id) not in stored]

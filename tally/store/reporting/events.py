@@ -121,8 +121,8 @@ def _columns(new: NewEvent) -> tuple[object, ...]:
     )
 
 
-def known(connection: Connection, identities: Collection[Identity], *, but_batch: int) -> dict[Identity, bytes]:
-    """Return the content hash of each identity that is stored, those of one batch left out."""
+def known(connection: Connection, identities: Collection[Identity], *, but_batch: int = 0) -> dict[Identity, bytes]:
+    """Return the content hash of each identity that is stored, those of one batch left out; there is no batch 0."""
     rows = connection.execute(
         """
         select ids.cloud, ids.event_id, ids.content_hash
