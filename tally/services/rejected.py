@@ -100,8 +100,12 @@ def show_letter(connection: Connection, letter_id: int) -> Letter:
     """
     found = store.select_letter(connection, letter_id)
     if found is None:
-        raise NotFound(f"there is no dead letter {letter_id}; list the rejected events to see their ids")
+        raise _missing(letter_id)
     return Letter(*found)
+
+
+def _missing(letter_id: int) -> NotFound:
+    return NotFound(f"there is no dead letter {letter_id}; list the rejected events to see their ids")
 
 
 def replay_letter(connection: Connection, door: Ingest, letter_id: int, actor: str) -> Replayed:
@@ -115,7 +119,7 @@ def replay_letter(connection: Connection, door: Ingest, letter_id: int, actor: s
         connection, LetterFilter(), after=letter_id - 1, limit=1, max_bytes=MAX_CHUNK_BYTES
     )
     if not letters or letters[0].id != letter_id:
-        raise NotFound(f"there is no dead letter {letter_id}; list the rejected events to see their ids")
+        raise _missing(letter_id)
     (replayed,) = _replay(connection, door, letters)
     audit.record(connection, actor, "rejected_event.replay", str(letter_id), {"result": replayed.result})
     return replayed
