@@ -2,10 +2,14 @@
    (rules 8 to 10). to_ts is null while the life is open. The last configuration of a life is kept even if its
    length is zero (from_ts = to_ts): the projection is compared with it, and usage passes it over.
 
+   The rank of an effect, by which the events of one instant are ordered, stands for the effect: a number is cheaper to
+   carry and to compare than a name.
+
    All windows are of one order, so that one sort serves them. It begins with the id of a resource, which tells two of
    them apart in one comparison, where clouds and types are mostly the same. events are those of the resources to derive,
    under that name; half is a condition: the two halves are derived in two sessions at the same time. #}
 {% macro timelines(events, half) -%}
+{%- set create, update, delete = 0, 1, 3 -%}
 with events as (
     select events.*
     from {{ events }}
@@ -15,19 +19,17 @@ with events as (
         and {{ half }}
 ),
 
+-- An instant with both a create and a delete leaves the resource as open or closed as it was before.
 instants as (
     select
-        cloud, platform, resource_type, resource_id, timestamp, effect_rank, event_id, effect, project_id, state, size,
-        row_number() over life as position,
-        lag(timestamp) over life is distinct from timestamp as first_of_instant,
-        -- An instant with both a create and a delete leaves the resource as open or closed as it was before.
-        coalesce(
-            bit_or(case when effect = 'create' then 1 when effect = 'delete' then 2 end) over instant = 3, false
-        ) as recreates
+        cloud, platform, resource_type, resource_id, timestamp, effect_rank, event_id, project_id, state, size,
+        first_value(effect_rank) over instant = {{ create }} and last_value(effect_rank) over instant = {{ delete }}
+            as recreates
     from events
-    window
-        life as (partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id),
-        instant as (partition by resource_id, resource_type, cloud, timestamp)
+    window instant as (
+        partition by resource_id, resource_type, cloud, timestamp order by effect_rank, event_id
+        rows between unbounded preceding and unbounded following
+    )
 ),
 
 -- What has a say in whether the resource is open: the last create or delete before, or else that it began with an
@@ -35,15 +37,12 @@ instants as (
 ordered as (
     select
         *,
+        lag(timestamp) over before as previous_at,
+        coalesce(first_value(effect_rank) over before, effect_rank) = {{ update }} as begun_by_update,
         coalesce(
-            max(
-                case
-                    when recreates then null
-                    when effect = 'create' then position * 2 + 1
-                    when effect = 'delete' then position * 2
-                end
-            ) over before % 2 <> 0,
-            first_value(effect) over before = 'update',
+            raw.last_known(case when not recreates then nullif(effect_rank, {{ update }}) end) over before
+            = {{ create }},
+            first_value(effect_rank) over before = {{ update }},
             false
         ) as was_open
     from instants
@@ -57,9 +56,12 @@ judged as (
     select
         *,
         -- A re-creation of an open resource ends the old life by opening the new one.
-        (effect = 'update' and position = 1)
-        or (effect = 'create' and case when recreates then first_of_instant else not was_open end) as opens,
-        effect = 'delete' and recreates <> was_open as closes
+        (effect_rank = {{ update }} and previous_at is null)
+        or (
+            effect_rank = {{ create }}
+            and case when recreates then previous_at is distinct from timestamp else not was_open end
+        ) as opens,
+        effect_rank = {{ delete }} and recreates <> was_open as closes
     from ordered
 ),
 
@@ -68,15 +70,15 @@ judged as (
 lived as (
     select
         cloud, platform, resource_type, resource_id, project_id, timestamp, effect_rank, event_id, closes,
+        begun_by_update,
         sum(opens::integer) over life as lifetime_no,
-        first_value(effect) over life = 'update' as begun_by_update,
         lead(timestamp) over life as to_ts,
         lead(event_id) over life as to_event_id,
         coalesce(lead(opens or closes) over life, true) as last_of_life,
         raw.last_known(case when opens then coalesce(size, '{}') else size end) over life as size,
         raw.last_known(case when opens then coalesce(state, 'unknown') else state end) over life as state
     from judged
-    where opens or closes or (effect <> 'delete' and (was_open or recreates))
+    where opens or closes or (effect_rank <> {{ delete }} and (was_open or recreates))
     window life as (partition by resource_id, resource_type, cloud order by timestamp, effect_rank, event_id)
 ),
 

@@ -111,7 +111,7 @@ def _stage(duck: duckdb.DuckDBPyConnection, parquet: Path) -> None:
     duck.execute(
         f"""create view stg_events as
             select events.*, lifecycles.effect,
-                list_position(['create', 'update', 'usage', 'delete'], lifecycles.effect) as effect_rank,
+                list_position(['create', 'update', 'usage', 'delete'], lifecycles.effect) - 1 as effect_rank,
                 case when lifecycles.effect in ('create', 'update') then events.payload ->> '$.size' end as size,
                 case when lifecycles.effect in ('create', 'update')
                     then coalesce(events.payload ->> '$.state', lifecycles.state) end as state
