@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tally.domain.errors import TallyError
 from tally.settings import Settings
+from tally.store.database import SESSION
 
 PROJECT = Path(__file__).resolve().parents[1] / "dbt_project"
 
@@ -64,6 +65,7 @@ def profile_environment(url: str) -> dict[str, str]:
         "DBT_TALLY_USER": str(parts.get("user") or "postgres"),
         "DBT_TALLY_DBNAME": str(parts["dbname"]),
         "DBT_ENV_SECRET_TALLY_PASSWORD": str(parts.get("password") or ""),
+        "PGOPTIONS": SESSION,
         "DO_NOT_TRACK": "1",
     } | {variable: str(parts[key]) for key, variable in _LIBPQ.items() if key in parts}
 

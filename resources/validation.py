@@ -32,7 +32,7 @@ _POSTPONED = frozenset({"altair", "scipy.stats"})
 _LEFT_OUT = ("pyarrow", "boto3", "botocore", "charset_normalizer")
 
 # What is checked was written just now and lies in memory: in the order of an index it needs no sort.
-_SESSION = "-c timezone=UTC -c jit=off -c random_page_cost=1.1 -c application_name=tally-checks"
+_SESSION = "-c timezone=UTC -c datestyle=ISO -c jit=off -c random_page_cost=1.1 -c application_name=tally-checks"
 _SESSIONS = 2
 _VIOLATIONS = """
     create temporary table violations (

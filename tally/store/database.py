@@ -16,8 +16,9 @@ Connection = psycopg.Connection[TupleRow]
 
 POOL_TIMEOUT = 5  # seconds
 
-# Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3).
-_SESSION = "-c timezone=UTC -c jit=off -c application_name=tally"
+# Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3). The database tells an
+# instant as text in the zone and style of the session, whatever those of the server are.
+SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c jit=off -c application_name=tally"
 
 
 def connect(url: str, **options: Any) -> Connection:
@@ -28,7 +29,7 @@ def connect(url: str, **options: Any) -> Connection:
         InvalidInput: if the URL cannot be read.
     """
     try:
-        connection = psycopg.connect(url, autocommit=True, options=_SESSION, **options)
+        connection = psycopg.connect(url, autocommit=True, options=SESSION, **options)
     except psycopg.OperationalError as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
         raise Unavailable(f"{describe(url)} does not answer: {reason}") from None
@@ -73,7 +74,7 @@ def pool(url: str, size: int, statement_seconds: int) -> Iterator[ConnectionPool
     """
     with ConnectionPool(
         url,
-        kwargs={"autocommit": True, "options": f"{_SESSION} -c statement_timeout={statement_seconds}s"},
+        kwargs={"autocommit": True, "options": f"{SESSION} -c statement_timeout={statement_seconds}s"},
         connection_class=Connection,
         configure=_configure,
         check=ConnectionPool.check_connection,
