@@ -1,6 +1,7 @@
 """Numbered SQL migrations: under an advisory lock, each in its own transaction, recorded with a checksum."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from tally.domain.errors import Refused
 from tally.store.database import Connection
 
 _LOCK = 0x7A11_0001  # one migration at a time per database
+_FORMER_TEXT = re.compile(r"^-- Applied as well with the text of ([0-9a-f]{64})\b", re.MULTILINE)
 
 
 class Migration(NamedTuple):
@@ -24,6 +26,11 @@ class Migration(NamedTuple):
     def checksum(self) -> str:
         """Sha256 of the text: an applied migration is never edited."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def former_checksums(self) -> list[str]:
+        """Those of texts that it had where it could be applied: it was mended for servers where it could not be."""
+        return _FORMER_TEXT.findall(self.sql)
 
 
 def migrations(database: str) -> Iterator[Migration]:
@@ -62,7 +69,7 @@ def _apply(connection: Connection, database: str) -> list[str]:
             except psycopg.Error as error:
                 raise Refused(f"migration {migration.name} of {database}", [_why(error), _remedy(error)]) from error
             names.append(migration.name)
-        elif applied[migration.name] != migration.checksum:
+        elif applied[migration.name] not in (migration.checksum, *migration.former_checksums):
             raise Refused(
                 f"migration {migration.name} of {database}",
                 ["it was applied with another text; add a new migration instead of editing one"],

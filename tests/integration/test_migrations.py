@@ -42,6 +42,18 @@ def test_a_migration_that_was_edited_after_it_was_applied_is_refused(server_url:
             migrate(connection, "metering")
 
 
+def test_a_migration_that_was_mended_where_it_failed_is_known_by_its_former_text(reporting: Connection) -> None:
+    """Where it could be applied as it was, the database is as the text says."""
+    mended = [migration for migration in migrations("reporting") if migration.former_checksums]
+    assert [migration.name for migration in mended] == ["0003_hypertable"]
+    for migration in mended:
+        for checksum in migration.former_checksums:
+            reporting.execute(
+                "update public.tally_migrations set checksum = %s where name = %s", [checksum, migration.name]
+            )
+            assert migrate(reporting, "reporting") == []
+
+
 def test_a_view_of_ones_own_that_stands_in_the_way_is_named_with_what_to_do(metering: Connection) -> None:
     """A mart is made anew in another form: what others have built on it is theirs, and never dropped."""
     name = "0031_versions_of_corrections"
