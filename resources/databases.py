@@ -12,6 +12,7 @@ from tally.services.runs import metering_lock
 from tally.settings import Settings
 from tally.store.database import Connection, connected
 from tally.store.embedded import EmbeddedServer
+from tally.store.migrate import refuse_other
 
 
 class Databases(ConfigurableResource):  # type: ignore[type-arg]
@@ -74,10 +75,12 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
     def reporting(self) -> Iterator[Connection]:
         """A connection to the reporting database for a block."""
         with connected(self.databases.reporting()) as connection:
+            refuse_other(connection, "reporting")
             yield connection
 
     def _open(self, held: ExitStack) -> None:
         connection = held.enter_context(connected(self.databases.metering()))
+        refuse_other(connection, "metering")  # a daemon may have been left running while Tally was upgraded
         held.enter_context(metering_lock(connection))
         self._connection = connection
 

@@ -4,9 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tally import __version__
 from tally.domain.errors import Refused
 from tally.store.database import Connection, connected
-from tally.store.migrate import migrate, migrations
+from tally.store.metering.runs import release_metering_lock, try_metering_lock
+from tally.store.migrate import migrate, migrations, refuse_other
 from tests.conftest import fresh_database
 
 KINDS = ("reporting", "metering")
@@ -95,3 +97,35 @@ def test_a_server_that_goes_away_meanwhile_is_told_with_the_migration(server_url
         )
         with pytest.raises(Refused, match=r"migration 0001_raw of metering: .*; nothing of it was applied"):
             migrate(connection, "metering")
+
+
+def test_a_database_of_a_later_version_is_refused(metering: Connection) -> None:
+    """An earlier version would read and write what it does not know, whether it migrates or not."""
+    metering.execute("insert into public.tally_migrations (name, checksum) values ('9999_to_come', '')")
+    for refuse in (migrate, refuse_other):
+        with pytest.raises(Refused) as refused:
+            refuse(metering, "metering")
+        assert str(refused.value) == (
+            f"the metering database is of a later Tally than this one, {__version__}: migration 9999_to_come was"
+            " applied to it; run that Tally here too, or restore a backup from before it"
+        )
+
+
+def test_a_database_of_an_earlier_version_is_refused_by_whoever_does_not_migrate(metering: Connection) -> None:
+    """The first migration that it lacks is named."""
+    refuse_other(metering, "metering")
+    metering.execute("delete from public.tally_migrations where name > '0024'")
+    with pytest.raises(Refused, match=r"is of an earlier Tally than this one: migration 0024_\w+ has not"):
+        refuse_other(metering, "metering")
+
+
+def test_nothing_is_migrated_while_a_run_is_under_way(server_url: str) -> None:
+    """It would go on in tables that are no longer those it has begun with; what is up to date does not wait for it."""
+    with fresh_database(server_url) as url, connected(url) as connection, connected(url) as run:
+        assert try_metering_lock(run)
+        with pytest.raises(Refused, match="metering database cannot be brought up to date: a metering run"):
+            migrate(connection, "metering")
+        release_metering_lock(run)
+        assert migrate(connection, "metering")
+        assert try_metering_lock(run)
+        assert migrate(connection, "metering") == []
