@@ -35,15 +35,17 @@ _MODIFIER_TABLES: dict[str, ModifierKind] = {"state_modifiers": "state", "type_m
 _DIMENSION_KEYS = ("metric", "type")
 
 
-def parse_price_version(text: str, name: str) -> PriceVersion:
+def parse_price_version(text: str, name: str, *, kept: bool = False) -> PriceVersion:
     """Read a version file; ``name`` says in errors which one it is.
+
+    ``kept``: it is loaded. An earlier version of Tally may have taken what is refused by now; months go by it.
 
     Raises:
         FaultyDocument: with the lines of everything that is wrong with it.
     """
     root = compose(text, name)
     faults = Faults(name)
-    version = _PriceFile(Reader(faults)).read(root)
+    version = _PriceFile(Reader(faults, kept=kept)).read(root)
     faults.raise_all()
     if version is None:
         raise InvalidInput(f"{name}: it is not a price version")

@@ -77,10 +77,14 @@ def compose(text: str, name: str) -> yaml.Node:
 
 
 class Reader:
-    """Reads nodes; what cannot be read is noted as a fault and comes back as None or nothing."""
+    """Reads nodes; what cannot be read is noted as a fault and comes back as None or nothing.
 
-    def __init__(self, faults: Faults) -> None:
+    ``kept``: the document was taken before, so that what is readable and only no longer taken is no fault of it.
+    """
+
+    def __init__(self, faults: Faults, *, kept: bool = False) -> None:
         self.faults = faults
+        self.kept = kept
 
     def members(self, node: yaml.Node, what: str) -> Members:
         """Read a mapping with distinct text keys."""
@@ -133,16 +137,16 @@ class Reader:
         if not written or not node.value.strip():
             self.faults.add(node, f"{what} is not a text")
             return None
-        if len(node.value.encode()) > MAX_TEXT_BYTES:
+        if len(node.value.encode()) > MAX_TEXT_BYTES and not self.kept:
             self.faults.add(node, f"{what} is longer than {MAX_TEXT_BYTES} bytes")
             return None
         return str(node.value)
 
     def parsed(self, node: yaml.Node, what: str, parse: Callable[[str], str]) -> str | None:
-        """Read a text through a function that raises InvalidInput."""
+        """Read a text through a function that judges it: it raises InvalidInput, or returns it."""
         text = self.text(node, what)
-        if text is None:
-            return None
+        if text is None or self.kept:
+            return text
         try:
             return parse(text)
         except InvalidInput as error:

@@ -4,6 +4,7 @@ What a file may say is pricing's business, how versions are kept and chosen that
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pricing.lint import Lint, Types, lint
@@ -113,11 +114,16 @@ def versions_in_use(metering: Connection) -> list[VersionUse]:
 
 
 def _judged(path: Path, types: Types, loaded: Collection[str]) -> PriceVersion:
-    """Read a file that is in order, or is loaded already: the registry may have moved on since."""
-    judged = lint(_text(path), str(path), types)
-    if judged.version is None or (judged.faults and judged.version.version not in loaded):
-        raise FaultyDocument(str(path), judged.faults)
-    return judged.version
+    """Read a file that is in order, or is loaded already: the registry, or Tally, may have moved on since."""
+    text = _text(path)
+    judged = lint(text, str(path), types)
+    if judged.version is not None and not judged.faults:
+        return judged.version
+    with suppress(InvalidInput):
+        version = parse_price_version(text, str(path), kept=True)
+        if version.version in loaded:
+            return version
+    raise FaultyDocument(str(path), judged.faults)
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -129,7 +129,10 @@ def version_named(connection: Connection, name: str) -> PriceVersion:
 def loaded_versions(connection: Connection) -> list[PriceVersion]:
     """List the versions that are loaded, by the first month that they hold for."""
     # JSON is YAML: what is stored goes through the same door as the file that it came from.
-    return [parse_price_version(row.content, f"price version {row.version}") for row in stored_versions(connection)]
+    return [
+        parse_price_version(row.content, f"price version {row.version}", kept=True)
+        for row in stored_versions(connection)
+    ]
 
 
 def _read(folder: Traversable) -> list[PriceVersion]:

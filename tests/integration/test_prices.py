@@ -7,12 +7,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pricing.price_file import parse_price_version
 from tally.domain.errors import InvalidInput, NotFound, Refused
 from tally.domain.period import BillingPeriod
 from tally.services.installation import Databases, prepare
-from tally.services.pricing import load_price_versions, prices_for, version_named
+from tally.services.price_files import load_files
+from tally.services.pricing import load_price_versions, prices_for, rows_of, version_named
 from tally.services.registry import define_type
+from tally.services.verify import strange_rows
 from tally.store.database import Connection, connected
+from tally.store.metering.prices import insert_version
 
 PRICES = """\
 version: "{version}"
@@ -231,3 +235,19 @@ def test_the_database_refuses_two_versions_of_one_month_whoever_writes_them(mete
         with pytest.raises(psycopg.DatabaseError) as caught:
             metering.execute(insert, collision)
         assert caught.value.sqlstate in ("23P01", "23505")
+
+
+def test_what_an_earlier_version_of_tally_took_prices_its_months_as_before(
+    reporting: Connection, metering: Connection, tmp_path: Path
+) -> None:
+    """Yen, and a name without end: no new file may have them, but what is loaded never changes, nor does its file."""
+    define_cluster(reporting)
+    write(tmp_path, "2026-06", "2026-06")
+    file = tmp_path / "2026-06.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("EUR", "JPY").replace("disk", "d" * 600), encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"JPY have 0 decimals.*longer than 512 bytes"):
+        load_files(reporting, metering, [file])
+    insert_version(metering, rows_of(parse_price_version(file.read_text(encoding="utf-8"), file.name, kept=True)))
+    assert load_files(reporting, metering, [file]) == load_price_versions(metering) == []
+    assert holding(metering, BillingPeriod.parse("2026-07")) == ["2026-06"]
+    assert list(strange_rows(metering, version_named(metering, "2026-06"))) == []
