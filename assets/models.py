@@ -16,6 +16,7 @@ from assets.steps import METERING_POOL, making, retried
 from resources.databases import Metering
 from resources.dbt import Dbt, ModelResult
 from resources.installation import Installation
+from tally.services.timelines import go_on_by
 
 
 class Translator(DagsterDbtTranslator):
@@ -100,6 +101,7 @@ def _build_for_run(
 ) -> Iterator[MaterializeResult[None]]:
     run = running(context, metering, installation)
     with making(context, metering, run):
+        go_on_by(metering.connection, dbt.derivation())
         built = dbt.run(_selected(context, models), {"run_id": str(run.id), "scope": run.scope})
     yield from _results(models, built)
 

@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 
 from resources.databases import Databases
 from resources.dbt_runner import invoke
-from resources.manifest import manifest_for
+from resources.manifest import derivation, manifest_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,24 @@ class Dbt(ConfigurableResource):  # type: ignore[type-arg]
         Raises:
             DbtError: naming the first model or test that failed.
         """
-        url = self.databases.metering()
-        self._manifest = self._manifest or manifest_for(url)
         selection = ["--select", *models, "--vars", simplejson.dumps(dict(variables))]
         if command == "build":
             # Tests of views that read every month whole have a tag of their own: a close does not wait for them.
             selection += ["--exclude-resource-type", "unit_test", "--exclude", "tag:whole_months"]
-        outcome = invoke([command, *selection, "--no-write-json"], url, self._manifest)
+        outcome = invoke([command, *selection, "--no-write-json"], self.databases.metering(), self._parsed())
         return [
             ModelResult(result.node.name, _rows(result.adapter_response), result.execution_time)
             for result in outcome.results
             if result.node.resource_type == "model"
         ]
+
+    def derivation(self) -> str:
+        """Hash of the SQL by which timelines are derived."""
+        return derivation(self._parsed())
+
+    def _parsed(self) -> Any:
+        self._manifest = self._manifest or manifest_for(self.databases.metering())
+        return self._manifest
 
 
 def _rows(response: Mapping[str, Any]) -> int | None:

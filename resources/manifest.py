@@ -6,6 +6,7 @@ names, parses by itself.
 """
 
 import fcntl
+import hashlib
 import pickle
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from resources.dbt_runner import invoke, target_path
+from tally.store.metering.timelines import KEPT
 
 _NOWHERE = "nowhere"
 
@@ -36,6 +38,19 @@ def manifest_for(url: str) -> Any:
         if node.relation_name:
             node.relation_name = node.relation_name.replace(f'"{_NOWHERE}"', f'"{database}"', 1)
     return manifest
+
+
+def derivation(manifest: Any) -> str:
+    """Hash of the SQL by which timelines are derived: of what is kept, what that is made from, and their macros."""
+    parts = {}
+    asked = [name for name, node in manifest.nodes.items() if node.name in KEPT]
+    while asked:
+        name = asked.pop()
+        part = manifest.nodes.get(name) or manifest.macros.get(name)
+        if name not in parts and part is not None and part.package_name == manifest.metadata.project_name:
+            parts[name] = getattr(part, "raw_code", None) or part.macro_sql
+            asked += [*part.depends_on.macros, *getattr(part.depends_on, "nodes", ())]
+    return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()
 
 
 def _prepared() -> Path:

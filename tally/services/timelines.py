@@ -13,3 +13,13 @@ def derive_again(metering: Connection) -> None:
     """
     with metering_lock(metering):
         store.forget_derived(metering)
+
+
+def go_on_by(metering: Connection, sql: str) -> None:
+    """Let a run go on from what is kept only if the same SQL has derived it; the caller holds the metering lock.
+
+    ``sql`` is the hash of that by which the run derives. A later version of Tally so takes over no fault of an earlier
+    one, and finds no table in a former shape.
+    """
+    if store.derived_by(metering) != sql:
+        store.forget_derived(metering, sql)

@@ -3,7 +3,7 @@
 import pytest
 
 from tally.domain.run import Run
-from tally.services.timelines import derive_again
+from tally.services.timelines import derive_again, go_on_by
 from tally.store.database import Connection
 from tally.store.metering.checks import invariant, invariant_names
 from tests.integration.closing import SMALL_MONTH
@@ -35,6 +35,23 @@ def test_damaged_timelines_are_found_and_derived_again(reporting: Connection, me
         run_month(reporting, metering, finalize=False)
     derive_again(metering)
     assert usage(metering, run_month(reporting, metering, finalize=False)) == before
+
+
+def test_what_other_sql_has_derived_is_derived_from_nothing(reporting: Connection, metering: Connection) -> None:
+    """Not even its tables stay: an earlier version may have given them other columns."""
+    send(reporting, *SMALL_MONTH)
+    go_on_by(metering, "this")
+    before = usage(metering, run_month(reporting, metering, finalize=False))
+    for damage in (*DAMAGES, "alter table metering.int_intervals_{half} rename column size to measures"):
+        for half in ("first_half", "second_half"):
+            metering.execute(damage.format(half=half).encode())
+    go_on_by(metering, "another")
+    assert usage(metering, run_month(reporting, metering, finalize=False)) == before
+    kept = "select max(xmin::text::bigint) from metering.int_lifetimes"
+    written = metering.execute(kept).fetchone()
+    go_on_by(metering, "another")
+    run_month(reporting, metering, finalize=False)
+    assert metering.execute(kept).fetchone() == written
 
 
 def test_every_check_of_timelines_says_how_they_are_derived_again() -> None:
