@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class ClosedMonth:
     billing_period: Document             # {"from": ..., "to": ...}
     usage_records: Sequence[Document]    # with cloud, project_id and platform beside what the requirement prints
     bills: Mapping[str, Document]        # by cloud/project_id
+    outputs_hash: str                    # of all that the run has written
+    documents_hash: str                  # of the texts of its bills, one after the other
 
     def usage_document(self, cloud: str, project_id: str, resource_ids: set[str]) -> Document:
         """The records of some resources of a project, in the form of the requirement's metering examples."""
@@ -64,14 +67,14 @@ def read_closed_month(metering: Connection, period: str) -> ClosedMonth:
     """Read the live run of a period such as 2026-03 from the ledger."""
     run = metering.execute(
         """
-        select id, period_from, period_to
+        select id, period_from, period_to, outputs_hash
         from ledger.runs
         where period = %s and kind = 'regular' and status in ('completed', 'finalized')
         """,
         [period],
     ).fetchone()
     assert run is not None, f"{period} has no live run"
-    run_id, period_from, period_to = run
+    run_id, period_from, period_to, outputs_hash = run
     usage = metering.execute(
         """
         select cloud, platform, project_id, resource_type, resource_id, state, from_ts, to_ts, usage::text
@@ -81,12 +84,14 @@ def read_closed_month(metering: Connection, period: str) -> ClosedMonth:
         [run_id],
     ).fetchall()
     bills = metering.execute(
-        "select cloud || '/' || project_id, document from ledger.bills where run_id = %s", [run_id]
+        "select cloud || '/' || project_id, document from ledger.bills where run_id = %s order by 1", [run_id]
     ).fetchall()
     return ClosedMonth(
         billing_period={"from": format_instant(period_from), "to": format_instant(period_to)},
         usage_records=[_usage_record(*row) for row in usage],
         bills={project: read_json(document) for project, document in bills},
+        outputs_hash=outputs_hash,
+        documents_hash=sha256("".join(document for _, document in bills).encode()).hexdigest(),
     )
 
 
