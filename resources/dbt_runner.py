@@ -16,15 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
-from tally.domain.errors import TallyError
+from tally.domain.errors import InvalidInput, TallyError
 from tally.settings import Settings
-from tally.store.database import SESSION
+from tally.store.database import session
 
 PROJECT = Path(__file__).resolve().parents[1] / "dbt_project"
 
-# What libpq reads from its environment where dbt's profile has no key of its own.
-_LIBPQ = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
+_OF_PROFILE = {"host", "port", "user", "dbname", "password", "options"}
+# What libpq reads from its environment where dbt's profile has no key of its own: TLS, which of several hosts.
+_LIBPQ = {
+    option.keyword.decode(): option.envvar.decode()
+    for option in Conninfo.get_defaults()
+    if option.envvar and option.keyword.decode() not in _OF_PROFILE
+}
 # The frames of `python -m` belong to no module that inspect could find: it would search all of them each time.
 inspect.modulesbyfile["<frozen runpy>"] = "runpy"
 
@@ -57,15 +63,22 @@ def invoke(arguments: Sequence[str], url: str, manifest: Any = None) -> Any:
 
 
 def profile_environment(url: str) -> dict[str, str]:
-    """What profiles.yml reads, for a database over TCP or a unix socket (host is then a directory)."""
+    """What profiles.yml reads, for a database over TCP or a unix socket (host is then a directory).
+
+    Raises:
+        InvalidInput: if the hosts of a URL listen on several ports, of which dbt takes one.
+    """
     parts = conninfo_to_dict(url)
+    ports = {port or "5432" for port in str(parts.get("port") or "").split(",")}
+    if len(ports) > 1:
+        raise InvalidInput(f"dbt takes one port for all hosts of a URL, not {', '.join(sorted(ports))}")
     return {
         "DBT_TALLY_HOST": str(parts.get("host") or ""),
-        "DBT_TALLY_PORT": str(parts.get("port") or 5432),
+        "DBT_TALLY_PORT": ports.pop(),
         "DBT_TALLY_USER": str(parts.get("user") or "postgres"),
         "DBT_TALLY_DBNAME": str(parts["dbname"]),
         "DBT_ENV_SECRET_TALLY_PASSWORD": str(parts.get("password") or ""),
-        "PGOPTIONS": SESSION,
+        "PGOPTIONS": session(url),
         "DO_NOT_TRACK": "1",
     } | {variable: str(parts[key]) for key, variable in _LIBPQ.items() if key in parts}
 

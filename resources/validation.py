@@ -1,8 +1,9 @@
 """Great Expectations as a program of its own: ``python -m resources.validation``.
 
-It reads requests from standard input, one JSON document a line: the ``url`` of a database, and ``queries`` for
-violating rows by name. Each is answered in one line: ``verdicts`` in the order of the queries, or an ``error``. It ends
-with its input, in the middle of whatever it does, so that it never outlives who started it.
+It reads requests from standard input, one JSON document a line: the ``url`` of a database, with what its sessions are
+set to, and ``queries`` for violating rows by name. Each is answered in one line: ``verdicts`` in the order of the
+queries, or an ``error``. It ends with its input, in the middle of whatever it does, so that it never outlives who
+started it.
 
 Nothing is imported here that Dagster or dbt need: who asks belongs in resources/expectations.py.
 """
@@ -31,8 +32,6 @@ _POSTPONED = frozenset({"altair", "scipy.stats"})
 # What pandas, Great Expectations and requests import if it is there.
 _LEFT_OUT = ("pyarrow", "boto3", "botocore", "charset_normalizer")
 
-# What is checked was written just now and lies in memory: in the order of an index it needs no sort.
-_SESSION = "-c timezone=UTC -c datestyle=ISO -c jit=off -c random_page_cost=1.1 -c application_name=tally-checks"
 _SESSIONS = 2
 _VIOLATIONS = """
     create temporary table violations (
@@ -69,7 +68,7 @@ def validate(url: str, queries: Mapping[str, str]) -> list[dict[str, Any]]:
     connections: list[Any] = []
 
     def connect() -> Any:
-        connections.append(_connect(url))
+        connections.append(psycopg2.connect(url))
         _keep(connections[-1], found)
         return connections[-1]
 
@@ -124,7 +123,7 @@ def _find_all(url: str, queries: Mapping[str, str]) -> list[IO[bytes]]:
 def _find(url: str, name: str, query: str) -> IO[bytes]:
     found = TemporaryFile()  # noqa: SIM115 - who judges it closes it; it may be of every record of a month
     rows = f"select '{name}', cloud, resource_type, subject, detail from (\n{query}\n) as violations"
-    with closing(_connect(url)) as connection, connection.cursor() as cursor:
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
         cursor.copy_expert(f"copy ({rows}) to stdout", found)
     return found
 
@@ -135,10 +134,6 @@ def _keep(connection: Any, found: Sequence[IO[bytes]]) -> None:
         for rows in found:
             rows.seek(0)
             cursor.copy_expert("copy violations from stdin", rows)
-
-
-def _connect(url: str) -> Any:
-    return psycopg2.connect(url, options=_SESSION)
 
 
 def _verdict(result: Any) -> dict[str, Any]:

@@ -121,13 +121,13 @@ def on_server(url: str, database: str) -> str:
 
 
 @contextmanager
-def fresh_database(server_url: str, template: str = "template0") -> Iterator[str]:
+def fresh_database(server_url: str, template: str = "template0", options: str = "") -> Iterator[str]:
     """URL of a database that is cloned from ``template`` and dropped afterwards."""
     name = f"tally_test_{os.getpid()}_{uuid4().hex[:12]}"
     with connected(server_url) as server:
         # Files are copied at once, but a server that is durable makes a checkpoint before and after.
         strategy = "wal_log" if server.execute("show fsync").fetchone() == ("on",) else "file_copy"
-        server.execute(f'create database "{name}" template "{template}" strategy {strategy}'.encode())
+        server.execute(f'create database "{name}" template "{template}" strategy {strategy} {options}'.encode())
         try:
             yield on_server(server_url, name)
         finally:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 from uuid import UUID
 
 from tally.domain.errors import InvalidInput, Refused, Unavailable
 from tally.services.installation import Databases
 from tally.settings import Settings
+from tally.store.database import foreign_session
 
 if TYPE_CHECKING:
     import requests
@@ -167,7 +169,7 @@ def _environment(settings: Settings, databases: Databases) -> dict[str, str]:
         PATH=programs + os.pathsep + os.environ.get("PATH", os.defpath),
         PYTHONUNBUFFERED="1",
         DAGSTER_HOME=str(home),
-        DAGSTER_PG_URL=_with_driver(databases.dagster_url),
+        DAGSTER_PG_URL=url_for_dagster(databases.dagster_url),
         TALLY_HOME=str(settings.home),
         TALLY_REPORTING_URL=databases.reporting_url,
         TALLY_METERING_URL=databases.metering_url,
@@ -175,11 +177,14 @@ def _environment(settings: Settings, databases: Databases) -> dict[str, str]:
     )
 
 
-def _with_driver(url: str) -> str:
+def url_for_dagster(url: str) -> str:
+    """The URL as Dagster takes it, with what results depend on: it takes every instant that it reads for UTC."""
     scheme, separator, rest = url.partition("://")
-    if not separator or scheme.split("+")[0] not in {"postgres", "postgresql"}:
+    if not separator or scheme not in {"postgres", "postgresql"}:
         raise InvalidInput("TALLY_DAGSTER_URL is not a postgresql:// URL")
-    return f"postgresql+psycopg2://{rest}"
+    address, _, query = rest.partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("options=")]
+    return f"postgresql+psycopg2://{address}?" + "&".join([*kept, f"options={quote(foreign_session(url))}"])
 
 
 def _logs(settings: Settings) -> Path:

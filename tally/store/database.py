@@ -1,10 +1,11 @@
 """Connections to PostgreSQL: one way to open them, with the same session settings everywhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import ConnectionPool
@@ -16,9 +17,31 @@ Connection = psycopg.Connection[TupleRow]
 
 POOL_TIMEOUT = 5  # seconds
 
-# Timelines and rating are long set-based statements: JIT only adds noise (DESIGN.md section 3). The database tells an
-# instant as text in the zone and style of the session, whatever those of the server are.
-SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c jit=off -c application_name=tally"
+# What sessions are set to, whatever a server, a database or a role is; the URL of a database may say otherwise.
+_USUAL = {
+    "application_name": "tally",
+    "jit": "off",  # timelines and rating are long set-based statements: it only adds noise (DESIGN.md section 3)
+    "search_path": "public",  # where extensions are; what is Tally's own is named with its schema
+    "synchronous_commit": "on",  # an answer to events is a promise that a crash of the server must not break
+    # A close takes its time, and its lock idles meanwhile: limits that are meant for others would break it off.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+}
+# What they are set to in any case: otherwise something else would come out.
+RELIED_ON = {
+    "tally.session": "on",  # nothing but a mark: these settings have arrived
+    "default_transaction_isolation": "read committed",  # who has waited for a lock reads what its holder has written
+    "timezone": "UTC",  # in which an instant is told as text, and so hashed
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "bytea_output": "hex",
+    "array_nulls": "on",
+    "default_table_access_method": "heap",
+}
 
 
 def connect(url: str, **options: Any) -> Connection:
@@ -29,7 +52,7 @@ def connect(url: str, **options: Any) -> Connection:
         InvalidInput: if the URL cannot be read.
     """
     try:
-        connection = psycopg.connect(url, autocommit=True, options=SESSION, **options)
+        connection = psycopg.connect(conninfo(url), autocommit=True, **options)
     except psycopg.OperationalError as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
         raise Unavailable(f"{describe(url)} does not answer: {reason}") from None
@@ -37,6 +60,40 @@ def connect(url: str, **options: Any) -> Connection:
         raise InvalidInput("the database URL cannot be read; write postgresql://user@host:5432/database") from None
     _configure(connection)
     return connection
+
+
+def conninfo(url: str, **more: str) -> str:
+    """A URL with what its sessions are set to, and ``more`` of that.
+
+    Raises:
+        psycopg.ProgrammingError: if the URL cannot be read.
+    """
+    return make_conninfo(url, options=session(url, **more))
+
+
+def session(url: str, **more: str) -> str:
+    """What the sessions of a URL are set to, in the form of PGOPTIONS: what the URL itself asks for comes between.
+
+    Of two settings of one name the later one holds.
+
+    Raises:
+        psycopg.ProgrammingError: if the URL cannot be read.
+    """
+    return " ".join(filter(None, [_options(_USUAL), _asked(url), _options(more), _options(RELIED_ON)]))
+
+
+def foreign_session(url: str) -> str:
+    """Likewise of a program whose tables Tally does not know, nor by which search path it finds them."""
+    return " ".join(filter(None, [_asked(url), _options(RELIED_ON)]))
+
+
+def _asked(url: str) -> str:
+    return str(conninfo_to_dict(url).get("options") or "")
+
+
+def _options(settings: Mapping[str, str]) -> str:
+    escaped = {name: value.replace("\\", "\\\\").replace(" ", "\\ ") for name, value in settings.items()}
+    return " ".join(f"-c {name}={value}" for name, value in escaped.items())
 
 
 def _configure(connection: Connection) -> None:
@@ -59,7 +116,7 @@ def connected(url: str, **options: Any) -> Iterator[Connection]:
 def beside(connection: Connection) -> Iterator[Connection]:
     """Open another connection for a block, to the database of one and in the same way, passwords included."""
     parameters = {o.keyword.decode(): o.val.decode() for o in connection.pgconn.info if o.val is not None}
-    with connected(psycopg.conninfo.make_conninfo(**parameters)) as other:
+    with connected(make_conninfo(**parameters)) as other:
         yield other
 
 
@@ -73,8 +130,8 @@ def pool(url: str, size: int, statement_seconds: int) -> Iterator[ConnectionPool
     server answers, taking one raises psycopg_pool.PoolTimeout after a few seconds.
     """
     with ConnectionPool(
-        url,
-        kwargs={"autocommit": True, "options": f"{SESSION} -c statement_timeout={statement_seconds}s"},
+        conninfo(url, statement_timeout=f"{statement_seconds}s"),
+        kwargs={"autocommit": True},
         connection_class=Connection,
         configure=_configure,
         check=ConnectionPool.check_connection,
@@ -90,7 +147,7 @@ def pool(url: str, size: int, statement_seconds: int) -> Iterator[ConnectionPool
 def describe(url: str) -> str:
     """Name a database without its credentials."""
     try:
-        parts = psycopg.conninfo.conninfo_to_dict(url)
+        parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         return "the database URL"
     return f"database {parts.get('dbname', '?')!r} at {parts.get('host', 'localhost')}:{parts.get('port', 5432)}"

@@ -17,6 +17,7 @@ from tally import __version__
 from tally.domain.errors import Refused
 from tally.store.database import Connection
 from tally.store.metering.runs import release_metering_lock, try_metering_lock
+from tally.store.server import refuse_unfit
 
 _LOCK = 0x7A11_0001  # one migration at a time per database
 _FORMER_TEXT = re.compile(r"^-- Applied as well with the text of ([0-9a-f]{64})\b", re.MULTILINE)
@@ -51,9 +52,10 @@ def migrate(connection: Connection, database: str) -> list[str]:
     """Bring a database up to date and return the names of the migrations that were applied now.
 
     Raises:
-        Refused: if a migration fails, an applied one no longer has the text that was applied or is not known here, or a
-            metering run is under way.
+        Refused: if the server is not as it has to be, a migration fails, an applied one no longer has the text that was
+            applied or is not known here, or a metering run is under way.
     """
+    refuse_unfit(connection)
     connection.execute("select pg_advisory_lock(%s)", [_LOCK])
     try:
         return _apply(connection, database)

@@ -72,13 +72,3 @@ def test_a_month_that_has_not_ended_is_metered_up_to_its_snapshot(reporting: Con
     assert metering.execute("select from_ts, to_ts from metering.int_usage_records").fetchall() == [
         (datetime(2026, 3, 1, tzinfo=UTC), snapshot)
     ]
-
-
-def test_findings_tell_instants_in_utc_wherever_the_server_is(reporting: Connection, metering: Connection) -> None:
-    """Derived on another server, or after its settings changed, a finding reads as before."""
-    for setting in ("timezone = 'Asia/Kolkata'", "datestyle = 'German'"):
-        metering.execute(f"alter database {metering.info.dbname} set {setting}".encode())
-    send(reporting, at("2026-03-05T22:00:00Z", "a", "volume.resize.end", 10))
-    meter(reporting, metering, "2026-03")
-    found = metering.execute("select detail from metering.int_findings where kind = 'open_left'").fetchall()
-    assert found == [("its first event is an update at 2026-03-05 22:00:00+00: when it began is not known",)]
