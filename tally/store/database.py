@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: one way to open them, with the same session settings everywhere."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -52,12 +52,17 @@ def connect(url: str, **options: Any) -> Connection:
         InvalidInput: if the URL cannot be read.
     """
     try:
-        connection = psycopg.connect(conninfo(url), autocommit=True, **options)
-    except psycopg.OperationalError as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-        raise Unavailable(f"{describe(url)} does not answer: {reason}") from None
+        return _open(conninfo(url), **options)
     except psycopg.ProgrammingError:  # whose text would tell the URL, and with it the password
         raise InvalidInput("the database URL cannot be read; write postgresql://user@host:5432/database") from None
+
+
+def _open(parameters: str, **options: Any) -> Connection:
+    try:
+        connection = psycopg.connect(parameters, autocommit=True, **options)
+    except psycopg.OperationalError as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        raise Unavailable(f"{describe(parameters)} does not answer: {reason}") from None
     _configure(connection)
     return connection
 
@@ -105,18 +110,15 @@ def _configure(connection: Connection) -> None:
 @contextmanager
 def connected(url: str, **options: Any) -> Iterator[Connection]:
     """Open a connection for a block."""
-    connection = connect(url, **options)
-    try:
+    with closing(connect(url, **options)) as connection:
         yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager
 def beside(connection: Connection) -> Iterator[Connection]:
     """Open another connection for a block, to the database of one and in the same way, passwords included."""
     parameters = {o.keyword.decode(): o.val.decode() for o in connection.pgconn.info if o.val is not None}
-    with connected(make_conninfo(**parameters)) as other:
+    with closing(_open(make_conninfo(**parameters))) as other:
         yield other
 
 
