@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -121,18 +121,18 @@ def up(settings: Settings, databases: Databases, say: Callable[[str], None]) -> 
     environment = _environment(settings, databases)
     workspace = ["--workspace", str(WORKSPACE)]
     port = ["--host", "127.0.0.1", "--port", str(settings.web_port)]
-    commands = {
-        "webserver": [sys.executable, "-m", "dagster_webserver", *port, *workspace],
-        "daemon": [sys.executable, "-m", "dagster._daemon", "run", *workspace],
+    programs = {
+        "webserver": ["dagster_webserver", *port, *workspace],
+        "daemon": ["dagster._daemon", "run", *workspace],
     }
     logs = _logs(settings)
     with ExitStack() as stack:
         stack.enter_context(alone(settings.home))
         _refuse_taken(settings.web_port)
         processes = {}
-        for name, command in commands.items():
+        for name, program in programs.items():
             output = stack.enter_context((logs / f"{name}.log").open("wb"))
-            processes[name] = stack.enter_context(_process(command, environment, output.fileno(), subprocess.STDOUT))
+            processes[name] = stack.enter_context(bound(program, environment, output.fileno()))
         _wait_for(address, processes, logs)
         _refuse_unloaded(address, logs)
         _local().post(f"{address}/graphql", json={"query": LIMIT}, timeout=WEBSERVER_SECONDS).raise_for_status()
@@ -193,15 +193,23 @@ def _logs(settings: Settings) -> Path:
     return logs
 
 
+def bound(
+    program: Sequence[str], environment: Mapping[str, str], output: int
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """Run a Python module with its arguments for a block; it ends with this process, even if that is killed."""
+    command = [sys.executable, "-m", "tally_dagster.bound", *program]
+    return _process(command, environment, output, subprocess.STDOUT, subprocess.PIPE)
+
+
 @contextmanager
 def _process(
-    command: Sequence[str], environment: Mapping[str, str], output: int, errors: int
+    command: Sequence[str], environment: Mapping[str, str], output: int, errors: int, source: int = subprocess.DEVNULL
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a program in a process group of its own, which is gone when the block ends, however it ends."""
     process = subprocess.Popen(
         command,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=source,
         stdout=output,
         stderr=errors,
         start_new_session=True,

@@ -81,3 +81,16 @@ def _called(variables: Mapping[str, str], *argv: str, stdin: bytes) -> Iterator[
 
 def _done(status: int, out: bytes, err: bytes) -> Done:
     return Done(status, out.decode("utf-8", "surrogateescape"), err.decode())
+
+
+def processes_that_name(text: str) -> list[str]:
+    """Command lines and environments of running processes that hold ``text``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if text.encode() in told:
+            found.append(told.decode(errors="replace"))
+    return found

@@ -33,9 +33,10 @@ _FAILURES = """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnect
 
 @dataclass(frozen=True)
 class DagsterWeb:
-    """The webserver on a port of the loopback interface."""
+    """The webserver on a port of the loopback interface, and the process of ``tally up``."""
 
     address: str
+    process: "subprocess.Popen[bytes]"
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The data of a GraphQL answer without errors."""
@@ -99,9 +100,9 @@ def eventually(what: Callable[[], Any], patience: float = PATIENCE) -> Any:
 
 
 @contextmanager
-def dagster_up(environment: Mapping[str, str], log: Path) -> Iterator[DagsterWeb]:
-    """``tally up`` for a block."""
-    port = free_port()
+def dagster_up(environment: Mapping[str, str], log: Path, port: int | None = None) -> Iterator[DagsterWeb]:
+    """``tally up`` for a block, on a port that is free or on this one."""
+    port = port or free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(Path(sys.executable).parent / "tally"), "up"],
@@ -113,7 +114,7 @@ def dagster_up(environment: Mapping[str, str], log: Path) -> Iterator[DagsterWeb
     try:
         eventually(lambda: process.poll() is not None or b"Ctrl-C" in log.read_bytes())
         assert process.poll() is None, log.read_text()
-        yield DagsterWeb(f"http://127.0.0.1:{port}")
+        yield DagsterWeb(f"http://127.0.0.1:{port}", process)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE)

@@ -19,7 +19,7 @@ from tally.cli import app
 from tally.services.orchestrator import alone
 from tally.store.database import Connection
 from tests.conftest import REPOSITORY
-from tests.integration.command_line import PATIENCE, TALLY, Done, Tally, environment, program, run
+from tests.integration.command_line import PATIENCE, TALLY, Done, Tally, environment, processes_that_name, program, run
 from tests.integration.test_late import finalized_run
 
 
@@ -383,19 +383,6 @@ def test_up_ends_in_one_line_when_its_postgresql_is_killed(embedded: dict[str, s
         ended = Done(command.returncode, out, err)
     assert (ended.status, "PostgreSQL in" in ended.error, "start this command again" in ended.error) == (1, True, True)
     assert run(embedded, "migrate").out == "everything is up to date\n"
-
-
-def processes_that_name(text: str) -> list[str]:
-    """Command lines and environments of running processes that hold ``text``."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if text.encode() in told:
-            found.append(told.decode(errors="replace"))
-    return found
 
 
 @pytest.mark.slow
