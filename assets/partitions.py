@@ -1,6 +1,7 @@
 """One partition per billing period, and the run that is being made in it.
 
-A key such as 2026-03 names the month, whatever the zone of the installation: services turn it into instants.
+A key such as 2026-03 names the month, whatever the zone of the installation: services turn it into instants. The zone
+says only since when there is one.
 """
 
 import warnings
@@ -16,9 +17,12 @@ from tally.domain.period import FIRST_METERED
 from tally.domain.run import Run
 from tally.services import runs
 from tally.services.correct import CorrectionRequest
+from tally.settings import Settings
 
-# The running month is included: a run of it is preliminary.
-MONTHS = MonthlyPartitionsDefinition(start_date=FIRST_METERED, fmt="%Y-%m", end_offset=1)
+# The running month is included: a run of it is preliminary. In Tokyo it begins nine hours before that of UTC.
+MONTHS = MonthlyPartitionsDefinition(
+    start_date=FIRST_METERED, fmt="%Y-%m", end_offset=1, timezone=Settings.from_environment().zone
+)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from tally_dagster.launch import main
 
 
 def test_a_month_without_a_partition_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the zone is ahead of UTC, a month begins hours before Dagster has a partition of it."""
+    """With those that have one."""
     assert main(["close_month", "9998-12"]) == 1
     told = capsys.readouterr().err
     assert told.startswith(f"close_month 9998-12: months from {FIRST_METERED} to ")
