@@ -56,17 +56,21 @@ def refuse_unlike(reporting: Connection, metering: Connection) -> None:
 
 
 def bring_together(
-    reporting: Connection, metering: Connection, door: Ingest, progress: Callable[[int], object] = lambda _: None
+    reporting: Connection,
+    metering: Connection,
+    door: Ingest,
+    progress: Callable[[int], object] = lambda _: None,
+    at_once: int = store.EVENTS_AT_ONCE,
 ) -> BroughtTogether:
     """Give each database what it lacks of the events of the other; the caller holds the metering lock.
 
     What the reporting database lacks it takes at once, by the rules that hold for any sender; the next load brings what
     the metering database lacks. It can be broken off at any time, and begun again. ``progress`` is told how many more
-    events were looked at.
+    events were looked at, ``at_once`` of them in one part.
     """
     taken, brought = store.last_taken(reporting), store.last_brought(metering)
     outcomes: Counter[str] = Counter()
-    for looked_at, lacking in store.events_lacking(reporting, metering, after=_known_to_both(metering, taken)):
+    for looked_at, lacking in store.events_lacking(reporting, metering, _known_to_both(metering, taken), at_once):
         outcomes.update(outcome.status for outcome in door.ingest_events(lacking))
         progress(looked_at)
     with reporting.transaction():

@@ -11,7 +11,7 @@ from tally.domain.event import Event
 from tally.store.database import Connection
 from tally.store.reporting.events import event_of, known
 
-_EVENTS_AT_ONCE = 1_000
+EVENTS_AT_ONCE = 1_000
 
 
 class Taken(NamedTuple):
@@ -73,7 +73,9 @@ def forget(reporting: Connection) -> None:
     reporting.execute("delete from reporting.last_load")
 
 
-def events_lacking(reporting: Connection, metering: Connection, after: int) -> Generator[tuple[int, list[Event]]]:
+def events_lacking(
+    reporting: Connection, metering: Connection, after: int, at_once: int = EVENTS_AT_ONCE
+) -> Generator[tuple[int, list[Event]]]:
     """Look at what loads after a number brought, in parts: how many events, and which the reporting database lacks."""
     with metering.transaction(), metering.cursor("brought") as cursor:
         cursor.execute(
@@ -83,7 +85,7 @@ def events_lacking(reporting: Connection, metering: Connection, after: int) -> G
                order by cloud, resource_type, resource_id, timestamp, event_id""",
             [after],
         )
-        while rows := cursor.fetchmany(_EVENTS_AT_ONCE):
+        while rows := cursor.fetchmany(at_once):
             events = [event_of(row) for row in rows]
             stored = known(reporting, [(event.cloud, event.event_id) for event in events])
             yield len(events), [event for event in events if (event.cloud, event.event_id) not in stored]
