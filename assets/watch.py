@@ -6,7 +6,6 @@ What is late and what is silent is found out by tally.services.due.
 from collections.abc import Iterator, Sequence
 
 from dagster import (
-    AssetCheckExecutionContext,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSeverity,
@@ -14,7 +13,6 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.partitions import MONTHS, partitioned_checks
 from resources.clock import Clock
 from resources.databases import Databases
 from tally.domain.instants import format_instant
@@ -33,22 +31,22 @@ def watching_checks() -> list[AssetChecksDefinition]:
     return [_nothing_is_late(), _no_cloud_is_silent()]
 
 
-def late_result(late: Late) -> AssetCheckResult:
-    """Whether a finalized period knows all that has arrived, and what to do if it does not."""
-    remedy = f"look at it: tally late {late.period}; correct it: materialize the month, or tally correct {late.period}"
+def late_result(periods: Sequence[Late]) -> AssetCheckResult:
+    """Whether finalized periods know all that has arrived, and what to do where one does not."""
+    late = [period for period in periods if period.found]
     return AssetCheckResult(
         asset_key="finalized_period",
         check_name=NOTHING_LATE,
-        passed=not late.found,
+        passed=not late,
         severity=AssetCheckSeverity.WARN,
-        description=f"{late.period}: {late.news}; {remedy}" if late.found else None,
-        metadata={
-            "late_events_loaded": late.loaded,
-            "late_events_waiting_for_a_load": late.waiting,
-            "late_versions_of_relations": late.relations,
-            "run_id": str(late.run.id),
-        },
+        description="\n".join(_proposal(each) for each in late) or None,
+        metadata={each.period: f"{each.news}, as of run {each.run.id}" for each in late},
     )
+
+
+def _proposal(late: Late) -> str:
+    remedy = f"look at it: tally late {late.period}; correct it: materialize the month, or tally correct {late.period}"
+    return f"{late.period}: {late.news}; {remedy}"
 
 
 def silence_result(silent: Sequence[LastHeard]) -> AssetCheckResult:
@@ -66,24 +64,17 @@ def silence_result(silent: Sequence[LastHeard]) -> AssetCheckResult:
 
 
 def _nothing_is_late() -> AssetChecksDefinition:
-    with partitioned_checks():
-        spec = AssetCheckSpec(
-            NOTHING_LATE,
-            asset="finalized_period",
-            description="All that has arrived for the month is in its records; what is not waits for a correction.",
-            partitions_def=MONTHS,
-        )
+    # Not by month: of a month Dagster takes one verdict without a run, and refuses the next.
+    spec = AssetCheckSpec(
+        NOTHING_LATE,
+        asset="finalized_period",
+        description="What has arrived for finalized months is in their records; what is not waits for a correction.",
+    )
 
     @multi_asset_check(name="check_late", specs=[spec])
-    def check(context: AssetCheckExecutionContext, databases: Databases) -> Iterator[AssetCheckResult]:
+    def check(databases: Databases) -> Iterator[AssetCheckResult]:
         with connected(databases.reporting()) as reporting, connected(databases.metering()) as metering:
-            found = [late for late in due.late(reporting, metering) if late.period == context.partition_key]
-        if found:
-            yield late_result(found[0])
-        else:
-            yield AssetCheckResult(
-                asset_key="finalized_period", check_name=NOTHING_LATE, passed=True, description="it is not finalized"
-            )
+            yield late_result(due.late(reporting, metering))
 
     return check
 

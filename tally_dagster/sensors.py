@@ -4,12 +4,13 @@ Those that only watch, and the reconciliation, run from the start; those that cl
 documents, are switched on by a person, once, in the web interface: docs/how-to/close-a-month.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-import simplejson
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckResult,
+    DagsterRun,
     DagsterRunStatus,
     DefaultSensorStatus,
     RunRequest,
@@ -29,8 +30,9 @@ from resources.platforms import Platforms
 from tally.services import deliver, due, reconcile
 from tally.services.delivery_targets import read_targets
 from tally.services.due import Late
+from tally.services.handover import refuse_unlike
 from tally.settings import Settings
-from tally.store.database import connected
+from tally.store.database import Connection, connected
 from tally_dagster import jobs
 
 _UNDER_WAY = [
@@ -49,17 +51,18 @@ _UNDER_WAY = [
     description="Closes each month once, when its grace is over. A close that fails is launched again by a person.",
 )
 def period_close(
-    databases: Databases, installation: Installation, clock: Clock
+    context: SensorEvaluationContext, databases: Databases, installation: Installation, clock: Clock
 ) -> list[RunRequest] | SkipReason:
     """One run per month, ever: the run key is the month."""
-    with connected(databases.metering()) as metering:
+    with _both(databases) as (_, metering):
         months = due.closes_due(metering, installation.period_zone, installation.grace, clock.now())
     if not months:
         return SkipReason("every month whose grace is over has been closed")
-    return [
+    requests = [
         RunRequest(run_key=f"close {month}", partition_key=str(month), tags=_tags("period_close", str(month)))
         for month in months
     ]
+    return _new(context, requests) or SkipReason(_launched_before(context, requests, "close"))
 
 
 @sensor(
@@ -69,21 +72,22 @@ def period_close(
     description="Finalizes each closed month once nothing speaks against it. Left off, a person finalizes.",
 )
 def period_finalization(
-    databases: Databases, installation: Installation, clock: Clock
+    context: SensorEvaluationContext, databases: Databases, installation: Installation, clock: Clock
 ) -> list[RunRequest] | SkipReason:
     """One finalization per run that was closed: the run key is the run."""
-    with connected(databases.reporting()) as reporting, connected(databases.metering()) as metering:
+    with _both(databases) as (reporting, metering):
         found = due.finalizations_due(reporting, metering, installation.period_zone, installation.grace, clock.now())
     ready = [run for run, reasons in found.items() if not reasons]
     if not ready:
         waiting = [f"{run.period}: {'; '.join(reasons)}" for run, reasons in found.items()]
         return SkipReason("\n".join(waiting) or "no closed month waits for its finalization")
-    return [
+    requests = [
         RunRequest(
             run_key=f"finalize {run.id}", partition_key=run.period, tags=_tags("period_finalization", run.period)
         )
         for run in ready
     ]
+    return _new(context, requests) or SkipReason(_launched_before(context, requests, "finalize"))
 
 
 @sensor(
@@ -95,16 +99,16 @@ def period_finalization(
 )
 def late_events(context: SensorEvaluationContext, databases: Databases, installation: Installation) -> SensorResult:
     """One correction for the same news, and none while a run of the month is under way."""
-    with connected(databases.reporting()) as reporting, connected(databases.metering()) as metering:
+    with _both(databases) as (reporting, metering):
         periods = due.late(reporting, metering)
-    told, cursor = _changed(context, {late.period: late_result(late) for late in periods})
+    result = late_result(periods)
+    told, cursor = _changed(context, result)
     late = [late for late in periods if late.found]
     requests = [_correction(each) for each in late if not _under_way(context, {"dagster/partition": each.period})]
-    launched = requests if installation.launches_corrections else []
-    proposals = "\n".join(str(late_result(each).description) for each in late)
+    launched = _new(context, requests) if installation.launches_corrections else []
     return SensorResult(
         run_requests=launched or None,
-        skip_reason=None if launched else SkipReason(proposals or "nothing is late for any finalized month"),
+        skip_reason=None if launched else SkipReason(result.description or "nothing is late for any finalized month"),
         cursor=cursor,
         asset_events=told,
     )
@@ -141,7 +145,7 @@ def ingest_silence(context: SensorEvaluationContext, databases: Databases, clock
     with connected(databases.reporting()) as reporting:
         silent = due.silent(reporting, Settings.from_environment().silence, clock.now())
     result = silence_result(silent)
-    told, cursor = _changed(context, {"": result})
+    told, cursor = _changed(context, result)
     return SensorResult(
         skip_reason=SkipReason(result.description or "every cloud that has resources sends events"),
         cursor=cursor,
@@ -174,6 +178,37 @@ SENSORS: list[SensorDefinition] = [
 ]
 
 
+@contextmanager
+def _both(databases: Databases) -> Iterator[tuple[Connection, Connection]]:
+    """Both databases, to tell what is due; where one was restored from a backup the tick fails, and says so.
+
+    A run would be refused anyway, but would have used up its key.
+    """
+    with connected(databases.reporting()) as reporting, connected(databases.metering()) as metering:
+        refuse_unlike(reporting, metering)
+        yield reporting, metering
+
+
+def _new(context: SensorEvaluationContext, requests: Sequence[RunRequest]) -> list[RunRequest]:
+    """Those that were not launched before: Dagster would leave the others out without a word."""
+    return [request for request in requests if _former(context, request) is None]
+
+
+def _former(context: SensorEvaluationContext, request: RunRequest) -> DagsterRun | None:
+    runs = context.instance.get_runs(RunsFilter(tags={"dagster/run_key": str(request.run_key)}), limit=1)
+    return runs[0] if runs else None
+
+
+def _launched_before(context: SensorEvaluationContext, requests: Sequence[RunRequest], command: str) -> str:
+    """What became of each request, and what a person does: a restored database asks for what there was, too."""
+    told = []
+    for request in requests:
+        if (run := _former(context, request)) is not None:
+            again = f"; look at it, then call tally {command} {request.partition_key}" if run.is_finished else ""
+            told.append(f"{request.partition_key}: launched once, by run {run.run_id}, now {run.status.value}{again}")
+    return "\n".join(told)
+
+
 def _correction(late: Late) -> RunRequest:
     tags = _tags("late_events", late.period)
     return RunRequest(run_key=f"correct {late.run.id}: {late.news}", partition_key=late.period, tags=tags)
@@ -195,17 +230,13 @@ def _under_way(context: SensorEvaluationContext, tags: Mapping[str, str]) -> boo
     return bool(context.instance.get_runs(RunsFilter(tags=dict(tags), statuses=_UNDER_WAY), limit=1))
 
 
-def _changed(
-    context: SensorEvaluationContext, results: Mapping[str, AssetCheckResult]
-) -> tuple[list[AssetCheckEvaluation], str]:
-    """Verdicts that are not those of the last tick, by partition, and the cursor that keeps them for the next."""
-    before = simplejson.loads(context.cursor) if context.cursor else {}
-    now = {partition: result.description or "" for partition, result in results.items()}
-    told = [_evaluation(partition, results[partition]) for partition in now if before.get(partition) != now[partition]]
-    return told, simplejson.dumps(now)
+def _changed(context: SensorEvaluationContext, result: AssetCheckResult) -> tuple[list[AssetCheckEvaluation], str]:
+    """The verdict, if it is not that of the last tick, and the cursor that keeps it for the next."""
+    now = result.description or "nothing"  # which Dagster would not keep if it were empty
+    return [] if now == context.cursor else [_evaluation(result)], now
 
 
-def _evaluation(partition: str, result: AssetCheckResult) -> AssetCheckEvaluation:
+def _evaluation(result: AssetCheckResult) -> AssetCheckEvaluation:
     assert result.asset_key is not None
     assert result.check_name is not None
     return AssetCheckEvaluation(
@@ -215,5 +246,4 @@ def _evaluation(partition: str, result: AssetCheckResult) -> AssetCheckEvaluatio
         metadata=result.metadata,
         severity=result.severity,
         description=result.description,
-        partition=partition or None,
     )
