@@ -20,6 +20,7 @@ RUN_KINDS = (
     "open_left",
     "anomaly",
     "unpriced",
+    "ambiguous_metric",
     "missing_gauge",
     "counter_source_failed",
     "counter_hole",

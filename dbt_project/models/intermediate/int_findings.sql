@@ -132,6 +132,14 @@ counters as (
             and (increments.timestamp < parts.to_ts or parts.to_ts = (select run.period_to from run))
 ),
 
+-- A name that a size and a counter share: a record has room for one of them, and the counter takes it.
+ambiguous as (
+    select distinct counters.platform, counters.resource_type, counters.metric
+    from counters
+    inner join sizes using (platform, resource_type, pricing_version)
+    where jsonb_exists(sizes.size, counters.metric)
+),
+
 prices as (
     select prices.*, parts.pricing_version
     from {{ source('ledger', 'prices') }} as prices
@@ -276,6 +284,10 @@ cross join (
     select 'unpriced', '', platform, resource_type, metric,
         'no price and not listed as unpriced in the price version'
     from unpriced
+    union all
+    select 'ambiguous_metric', '', platform, resource_type, metric,
+        'a counter and an attribute of a size have this name: usage and prices mean the counter'
+    from ambiguous
     union all
     select 'missing_gauge', cloud, platform, resource_type, resource_id,
         'the price asks for ' || metrics || ', which its size lacks'
