@@ -106,7 +106,9 @@ def _in_the_making(metering: Connection, period: BillingPeriod) -> list[str]:
 
 def _unproved(metering: Connection, run: Run) -> list[str]:
     verdicts = {check.name: check for check in store.select_checks(metering, run.id)}
-    reasons = [f"check {name} is missing" for name in sorted(REQUIRED_CHECKS - verdicts.keys())]
+    missing = sorted(REQUIRED_CHECKS - verdicts.keys())  # such as those that an earlier version of Tally did not make
+    again = f"close it again: tally close {run.period}"
+    reasons = [f"not checked in its run: {', '.join(missing)}; {again}"] if missing else []
     return reasons + [f"check {check.name} failed: {check.detail}" for check in verdicts.values() if not check.passed]
 
 

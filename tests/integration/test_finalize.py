@@ -103,7 +103,8 @@ def test_a_missing_or_failed_check_is_named(house: House) -> None:
         "insert into ledger.checks (run_id, name, passed, violations, detail)"
         " select id, 'no_gap', false, 3, 'i-1 has a gap' from ledger.runs",
     )
-    assert reasons(house) == ("check coverage is missing", "check no_gap failed: i-1 has a gap")
+    missing = "not checked in its run: coverage; close it again: tally close 2026-03"
+    assert reasons(house) == (missing, "check no_gap failed: i-1 has a gap")
 
 
 def test_blocking_findings_are_refused_until_they_are_waived(house: House) -> None:
