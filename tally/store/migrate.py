@@ -68,8 +68,9 @@ def refuse_other(connection: Connection, database: str) -> None:
     """Refuse a database that other migrations have made than those of this code: it would be read or written wrongly.
 
     Raises:
-        Refused: saying which side is older.
+        Refused: saying which side is older, or how the server is not as it has to be.
     """
+    refuse_unfit(connection)
     known = {migration.name for migration in migrations(database)}
     applied = _applied(connection).keys()
     _refuse_newer(database, applied - known)

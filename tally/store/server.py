@@ -32,11 +32,12 @@ def refuse_unfit(connection: Connection) -> None:
         "select name, current_setting(name, true) from unnest(%s::text[]) as given (name)", [list(_FACTS)]
     )
     facts = {name: value or "" for name, value in rows}
-    if reasons := list(_faults(facts)):
+    if reasons := list(faults(facts)):
         raise Refused(f"{describe(connection.info.dsn)} cannot be used", reasons)
 
 
-def _faults(facts: Mapping[str, str]) -> Iterator[str]:
+def faults(facts: Mapping[str, str]) -> Iterator[str]:
+    """What speaks against a server, by what its settings are: '' where it has none of a name."""
     if int(facts["server_version_num"]) < OLDEST * 10_000:
         yield f"it is of PostgreSQL {int(facts['server_version_num']) // 10_000}; {OLDEST} is the oldest that will do"
     if facts["server_encoding"] != "UTF8":

@@ -142,11 +142,11 @@ def test_a_month_comes_out_the_same_on_any_server_for_a_role_that_owns_only_its_
         load_builtin(reporting, "reporting")
         load_builtin(metering, "metering")
         resized = {"size": {"size_gb": Decimal("7.0")}}
-        send(reporting, event("a", "05T22:00:00", "volume.resize.end", project_id="Zürich", payload=resized))
+        send(reporting, event("a", "05T22:00:00", "volume.resize.end", project_id="東京", payload=resized))
         meter(reporting, metering)
         usage = metering.execute("select project_id, usage ->> 'size_gb' from metering.int_usage_records").fetchall()
         found = metering.execute("select detail from metering.int_findings where kind = 'open_left'").fetchall()
-    assert usage == [("Zürich", "7")]
+    assert usage == [("東京", "7")]
     assert found == [("its first event is an update at 2026-03-05 22:00:00+00: when it began is not known",)]
 
 
