@@ -1,12 +1,14 @@
 """Hashes that databases hold of what earlier versions took in: what is hashed, and how, stays as it was.
 
 Whoever fails here has changed that. An event that is sent again would be taken for a conflict, a price file for another
-version, a finalized run for one that was tampered with. Let it be as it was: what is new is hashed only where there is
-any of it, as `price_changes` are. What runs write is held to the same in tests/golden/test_example_month.py.
+version, a finalized run for one that was tampered with, and a database with another text of a migration for none of
+Tally's. Let it be as it was: what is new is hashed only where there is any of it, as `price_changes` are. What runs
+write is held to the same in tests/golden/test_example_month.py.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tally.domain.event import content_hash, decode_event
 from tally.domain.resource_type import definition_hash
 from tally.services.registry import shipped_types
 from tally.services.runs import hash_inputs
+from tally.store.migrate import migrations
 
 EVENT = """{"event_id": "e-1", "timestamp": "2026-03-05T10:00:00.000001+01:00", "source": "%s",
     "event_type": "compute.instance.create.end", "platform": "openstack", "cloud": "os-prod-eu1",
@@ -38,6 +41,7 @@ INPUTS = {
     "pricing_version": "2026-03",
     "pricing_hash": "ab12",
 }
+LAST_MIGRATION = {"reporting": "0015_last_load", "metering": "0037_known_later"}
 CHANGES = [{"version": "2026-03b", "hash": "cd34", "since": "2026-03-16T00:00:00Z"}]
 
 
@@ -63,6 +67,12 @@ def inputs(**more: Any) -> str:
     return hash_inputs(INPUTS | more)
 
 
+def migrated(database: str) -> str:
+    """Of the migrations up to one, the text that each had first."""
+    texts = [(each.name, (each.former_checksums or [each.checksum])[0]) for each in migrations(database)]
+    return sha256(repr([text for text in texts if text[0] <= LAST_MIGRATION[database]]).encode()).hexdigest()
+
+
 @pytest.mark.parametrize(
     ("kept", "hashed"),
     [
@@ -77,8 +87,10 @@ def inputs(**more: Any) -> str:
             "f26e81feea1f4abafe90cf4e4436ae4f9a248284bf39d99aeabb70cd0c51d008",
             lambda: inputs(counters_hash="ef56", price_changes=CHANGES),
         ),
+        ("5857fcf3aea0cd15b08055c13e91caa38a1545c783b1bf045355b8b1651a2d89", lambda: migrated("reporting")),
+        ("82607fdfef7c7619a71a13581989d6c78512c435801d608c34bd54c9ba02eedf", lambda: migrated("metering")),
     ],
 )
 def test_what_is_kept_as_a_hash_has_the_same_hash_in_every_version(kept: str, hashed: Callable[[], str]) -> None:
-    """Of events, observations of reconciliation, price files, resource types, and what runs have read."""
+    """Of events, observations of reconciliation, price files, resource types, what runs have read, and migrations."""
     assert hashed() == kept
