@@ -25,6 +25,13 @@ CONCLUDED = instance("r-1", "03-07T00:00:00", "create.end", "i-3", size=SMALL) |
     "source": "reconciliation",
 }
 
+# What it concludes over a backup that knows of neither: the life of i-2, the end of i-1.
+MEANWHILE = (
+    CONCLUDED | {"event_id": "r-2", "timestamp": "2026-03-28T00:00:00Z", "resource_id": "i-2", "project_id": "p-2"},
+    CONCLUDED | {"event_id": "r-3", "timestamp": "2026-03-28T00:00:00Z", "resource_id": "i-1", "payload": {},
+                 "event_type": "reconcile.delete"},
+)  # fmt: skip
+
 
 def costs(metering: Connection) -> list[tuple[Any, ...]]:
     """What each dimension of each resource comes to as of the live run."""
@@ -92,7 +99,10 @@ def test_a_backup_of_the_metering_database_that_lacks_no_load_goes_on(
 def test_a_reporting_database_that_lacks_events_is_refused_until_it_has_them_again(
     server_url: str, reporting_url: str, metering_url: str
 ) -> None:
-    """Those that were handed on are in the metering database, conclusions of reconciliation included."""
+    """Those that were handed on are in the metering database, conclusions of reconciliation included.
+
+    What reconciliation goes on to conclude over the backup gives way to what comes back.
+    """
     with connected(reporting_url) as reporting:
         send(reporting, *FIRST)
         metered(reporting, metering_url)
@@ -103,6 +113,7 @@ def test_a_reporting_database_that_lacks_events_is_refused_until_it_has_them_aga
         with connected(backup_url) as restored:
             with pytest.raises(Refused, match=r"event \S+ of os-prod-eu1, which .* tally rebuild --events$"):
                 metered(restored, metering_url)
+            send(restored, *MEANWHILE)
             assert together(restored, metering_url) == BroughtTogether(0, len(LATER) + 1, 0)
             assert metered(restored, metering_url) == expected
             assert together(restored, metering_url) == BroughtTogether(0, 0, 0)

@@ -59,6 +59,7 @@ select
         ['run_id', 'cloud', 'resource_type', 'resource_id', 'lifetime_no', 'extract(epoch from from_ts)']
     ) }} as id,
     run_id, lifetime_no, project_id, state, from_ts, to_ts, from_event_id, to_event_id, length_us, size, counters,
+    -- A counter takes the place of an attribute of its name, which is a finding (ambiguous_metric).
     -- Minutes are for reading: whole if whole, else half-up to 6 decimals by integer division. Rating uses length_us.
     jsonb_build_object('minutes', trim_scale(((length_us + 30) / 60)::numeric / 1000000), 'count', 1)
     || size || counters as usage
