@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from threading import Event, Thread
@@ -224,3 +225,58 @@ def months_end(chance: random.Random, number: int) -> list[Record]:
         )
         for name in chance.sample(histories.NAMES, chance.randint(1, 6))
     ]
+
+
+def test_what_comes_after_a_month_is_not_late_for_it_once_its_synthetic_events_are_decided(
+    reporting: Connection, metering: Connection
+) -> None:
+    """Rules 9 and 18: a resource that was once taken for deleted, and is busy, does not keep months from being finalized."""
+    histories.register(reporting)
+    load(reporting, metering, lambda: NOW)
+    day, end = histories.INSTANTS[4], histories.INSTANTS[8]
+    later, at_last = histories.INSTANTS[9], parse_instant("2026-04-20T00:00:00Z")
+    decided = {
+        "void": [missed(day), told(end, "update")],
+        "followed by a deletion": [missed(day), told(end, "delete")],
+        "created again": [missed(day), told(end, "create")],
+        "created, then deleted": [found(day), told(end, "delete")],
+        "created, and no creation follows": [found(day)],
+    }
+    open_yet = {
+        "the last thing heard": [missed(day)],
+        "followed by silence only": [missed(day), replace(told(end, "update"), source="reconciliation")],
+        "created by reconciliation": [missed(day), found(end), told(later, "update")],
+        "created, and created": [found(day), told(at_last, "create")],
+    }
+    worlds = {("alpha", "thing", name): history for name, history in (decided | open_yet).items()}
+    copy_raw(metering, histories.as_loaded(distinct(worlds)), load_id=2)
+    run = begin_run(metering, load_id=3)
+    ended = parse_instant("2026-04-18T00:00:00Z")
+    late = {resource: [replace(told(ended, "delete"), event_id="z")] for resource in worlds}
+    copy_raw(metering, histories.as_loaded(distinct(late)), load_id=4)
+    assert {name for _, _, name in resources_outside(metering, run, len(worlds))} == open_yet.keys()
+
+
+def distinct(world: histories.World) -> histories.World:
+    """The same with an id of its own for each event of a cloud."""
+    return {
+        resource: [
+            replace(record, event_id=f"{record.event_id}/{place}/{resource[2]}") for place, record in enumerate(history)
+        ]
+        for resource, history in world.items()
+    }
+
+
+def told(at: datetime, effect: str) -> Record:
+    """What the collector says."""
+    return Record(at, "c", effect)
+
+
+def missed(at: datetime) -> Record:
+    """What reconciliation concludes of a resource that the platform does not list."""
+    return Record(at, "m", "delete", source="reconciliation")
+
+
+def found(at: datetime) -> Record:
+    """What it concludes of one that is listed and not known."""
+    return Record(at, "f", "create", source="reconciliation")

@@ -18,15 +18,51 @@ Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 # later one can where it decides whether a synthetic event of the period is void: a synthetic delete by whatever comes,
 # a synthetic create only if a collector's create follows. And one right after the period can take the first sample of a
 # series away from a life that ended in it.
+#
+# What is decided stays so: nothing reaches back over a collector's create or delete, and a synthetic delete is void
+# from the first sign of life on, unless a synthetic create stands between them. Else a resource that reconciliation once
+# took for deleted, and that is busy, would keep every month from being finalized.
 _SYNTHETIC = """
-    with synthetic as (
-        select e.cloud, e.resource_type, e.resource_id, bool_or(does.effect = 'delete') as deleted
+    with effects as (
+        select platform, resource_type, event_type, effect, rank() over (
+            partition by platform, resource_type order by version desc
+        ) as age
+        from raw.lifecycles
+    ),
+
+    told as (
+        select distinct e.cloud, e.resource_type, e.resource_id, e.timestamp, does.effect
         from raw.events as e
         inner join raw.lifecycles as does
             on does.platform = e.platform and does.resource_type = e.resource_type
                 and does.event_type = e.event_type and does.effect in ('create', 'delete')
         where e.source = 'reconciliation' and e.timestamp <= %(period_to)s
-        group by e.cloud, e.resource_type, e.resource_id)"""
+    ),
+
+    synthetic as (
+        select told.cloud, told.resource_type, told.resource_id,
+            max(coalesce(decided.at, 'infinity')) filter (where told.effect = 'delete') as deletes_until,
+            max(coalesce(decided.at, 'infinity')) filter (where told.effect = 'create') as creates_until
+        from told
+        cross join lateral (
+            select min(x.timestamp) as at
+            from raw.events as x
+            inner join effects as does
+                on does.platform = x.platform and does.resource_type = x.resource_type
+                    and does.event_type = x.event_type and does.age = 1
+            where x.cloud = told.cloud and x.resource_type = told.resource_type and x.resource_id = told.resource_id
+                and x.timestamp > told.timestamp and x.source = 'collector' and (
+                    does.effect in ('create', 'delete')
+                    or (told.effect = 'delete' and does.effect in ('update', 'usage') and not exists (
+                        select from raw.events as y
+                        inner join raw.lifecycles as opens
+                            on opens.platform = y.platform and opens.resource_type = y.resource_type
+                                and opens.event_type = y.event_type and opens.effect = 'create'
+                        where y.cloud = told.cloud and y.resource_type = told.resource_type
+                            and y.resource_id = told.resource_id and y.source = 'reconciliation'
+                            and y.timestamp between told.timestamp and x.timestamp)))
+        ) as decided
+        group by told.cloud, told.resource_type, told.resource_id)"""
 _OUTSIDE = """
     from raw.events as e
     left join synthetic as s
@@ -43,8 +79,8 @@ _OUTSIDE = """
                 where used.cloud = e.cloud and used.resource_type = e.resource_type
                     and used.resource_id = e.resource_id and used.timestamp = e.timestamp
                     and used.payload -> 'usage' not in ('null', '{}'))))
-        or s.deleted
-        or (not s.deleted and exists (
+        or e.timestamp <= s.deletes_until
+        or (e.timestamp <= s.creates_until and exists (
             select from raw.events as c
             inner join raw.lifecycles as does
                 on does.platform = c.platform and does.resource_type = c.resource_type
