@@ -138,16 +138,26 @@ def test_timelines_and_usage_are_those_of_the_model_in_every_order_of_arrival(
     holds()
 
 
-def test_a_life_that_two_updates_of_one_instant_open_is_open_left(reporting: Connection, metering: Connection) -> None:
-    """Rule 9: a lifetime whose first event is an update is open-left, however many come at its first instant."""
+def test_a_life_that_updates_open_is_open_left_and_told_in_the_month_in_which_it_does(
+    reporting: Connection, metering: Connection
+) -> None:
+    """Rule 9: however many updates come at its first instant, be it the first of the month, and however short it is."""
     histories.register(reporting)
-    resource = ("alpha", "thing", "1")
-    history = [Record(MARCH[0], event_id, "update") for event_id in ("a", "b")]
-    ingest(reporting, [[((resource, record), False) for record in history]])
+    middle, before = datetime(2026, 3, 10, tzinfo=UTC), datetime(2026, 2, 28, tzinfo=UTC)
+    opened = {
+        "at the beginning": [Record(MARCH[0], event_id, "update") for event_id in ("a", "b")],
+        "of no length": [Record(middle, "c", "update"), Record(middle, "d", "delete")],
+        "before": [Record(before, "e", "update")],
+        "at the end": [Record(MARCH[1], "f", "update")],
+    }
+    world = {("alpha", "thing", name): history for name, history in opened.items()}
+    ingest(reporting, [[((resource, each), False) for resource, history in world.items() for each in history]])
     meter(reporting, metering)
-    found = metering.execute("select open_left from metering.int_resource_intervals").fetchall()
-    assert [life.open_left for life in Model(history).lifetimes] == [True]
-    assert set(found) == {(True,)}
+    found = metering.execute("select distinct open_left from metering.int_resource_intervals").fetchall()
+    assert [life.open_left for history in opened.values() for life in Model(history).lifetimes] == [True] * 4
+    assert found == [(True,)]
+    told = metering.execute("select subject from metering.int_findings where kind = 'open_left' order by 1").fetchall()
+    assert told == [("at the beginning",), ("of no length",)]
 
 
 def abandon(metering: Connection, run_id: UUID) -> None:

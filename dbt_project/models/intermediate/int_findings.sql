@@ -273,9 +273,9 @@ cross join (
         lifetimes.resource_id as subject,
         'its first event is an update at ' || opened_at || ': when it began is not known' as detail
     from lifetimes
-    inner join run on lifetimes.opened_at > run.period_from and lifetimes.opened_at < run.metered_to
+    inner join run on lifetimes.opened_at >= run.period_from and lifetimes.opened_at < run.metered_to
     {{ of_metered_resources('lifetimes') }}
-    where open_left and (closed_at is null or opened_at < closed_at)
+    where open_left
     union all
     select 'anomaly', cloud, platform, resource_type, event_id,
         anomaly || ': ' || event_type || ' of ' || resource_id || ' at ' || timestamp
