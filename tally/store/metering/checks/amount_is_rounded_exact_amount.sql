@@ -48,7 +48,7 @@ priced as (
         on
             by_type.version = rated.pricing_version
             and by_type.platform = usage_records.platform and by_type.resource_type = usage_records.resource_type
-            and by_type.kind = 'type' and by_type.value = usage_records.usage ->> 'type'
+            and by_type.kind = 'type' and by_type.value = usage_records.size ->> 'type'
     where
         rated.run_id = :run_id
         -- None of them. By "=" or "is null" the planner would expect hardly a row, and judge all of them in one process.

@@ -56,7 +56,7 @@ records as materialized (
     select
         rated.cloud, rated.resource_type, rated.resource_id, rated.usage_record_id, rated.dimension, rated.project_id,
         rated.pricing_version, rated.amount, rated.amount_exact, rated.basis,
-        usage_records.platform, usage_records.lifetime_no, usage_records.state, usage_records.usage ->> 'type' as type,
+        usage_records.platform, usage_records.lifetime_no, usage_records.state, usage_records.size ->> 'type' as type,
         coalesce(rated.from_ts, usage_records.from_ts) as from_ts,
         extract(
             epoch from coalesce(rated.to_ts, usage_records.to_ts) - coalesce(rated.from_ts, usage_records.from_ts)
