@@ -79,6 +79,7 @@ CORRUPTIONS = [
     ("traceability", f"{USAGE} from_ts = from_ts + interval '1 second' {FIRST}", "i-1"),
     ("traceability", f"{USAGE} from_ts = from_ts + interval '1 second' {SECOND}", "i-1"),
     ("traceability", f"{USAGE} from_event_id = 'nobody' {FIRST}", "i-1"),
+    ("traceability", f"{USAGE} project_id = 'p-2' {SECOND}", "i-1"),
     (
         "traceability",
         ("with later as (insert into raw.loads values (9, now(), 1, 0))"
