@@ -230,7 +230,7 @@ def months_end(chance: random.Random, number: int) -> list[Record]:
 def test_what_comes_after_a_month_is_not_late_for_it_once_its_synthetic_events_are_decided(
     reporting: Connection, metering: Connection
 ) -> None:
-    """Rules 9 and 18: a resource that was once taken for deleted, and is busy, does not keep months from being finalized."""
+    """Rules 9 and 18: a busy resource that was once taken for deleted does not keep months from being finalized."""
     histories.register(reporting)
     load(reporting, metering, lambda: NOW)
     day, end = histories.INSTANTS[4], histories.INSTANTS[8]

@@ -20,8 +20,8 @@ Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 # series away from a life that ended in it.
 #
 # What is decided stays so: nothing reaches back over a collector's create or delete, and a synthetic delete is void
-# from the first sign of life on, unless a synthetic create stands between them. Else a resource that reconciliation once
-# took for deleted, and that is busy, would keep every month from being finalized.
+# from the first sign of life on, unless a synthetic create stands between them. Else a busy resource that was once
+# taken for deleted would keep every month from being finalized.
 _SYNTHETIC = """
     with effects as (
         select platform, resource_type, event_type, effect, rank() over (

@@ -29,7 +29,9 @@ select
     'the boundary at ' || boundaries.instant
     || case
         when arrived.event_id is not null
-            then ' names event ' || boundaries.event_id || ' of ' || arrived.project_id || ', not of ' || boundaries.project_id
+            then
+                ' names event ' || boundaries.event_id || ' of ' || arrived.project_id || ', not of '
+                || boundaries.project_id
         when boundaries.event_id is not null
             then ' names event ' || boundaries.event_id || ', which the resource does not have at that instant'
         else ' names no event and is no edge of the period'
