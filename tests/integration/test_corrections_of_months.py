@@ -3,18 +3,22 @@
 An m1.large costs 4 x 0.02 + 8 x 0.005 + 80 x 0.001 = 0.20 an hour, a volume of 100 GB 0.01.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tally.domain.counter import CounterSource
 from tally.domain.errors import Blocked, InvalidInput
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
+from tally.domain.samples import Line, to_milliseconds
 from tally.services.completeness_policy import shipped_policy
 from tally.services.correct import CorrectionRequest
+from tally.services.counters import Counters
 from tally.services.pricing import load_price_versions
 from tally.services.waivers import waive
 from tally.store.database import Connection
@@ -137,6 +141,35 @@ def test_a_mended_rule_corrects_what_it_had_wrong_and_needs_a_reason(
     mended = run_month(reporting, metering, request=CorrectionRequest(everything=True, reason="off was billed in full"))
     assert (mended.scope, mended.reason) == ("all", "off was billed in full")
     assert written(metering, mended) == (2, 0, Decimal("-38.40"))
+
+
+class Gateway:
+    """A server on which an instance has sent 10 GB until the 2nd of March."""
+
+    def export(self, selector: str, start: datetime, end: datetime) -> Iterator[Line]:  # noqa: ARG002
+        """The one sample that there is."""
+        at = datetime(2026, 3, 2, tzinfo=UTC)
+        if start <= at < end:
+            yield Line({"id": "i-1"}, [to_milliseconds(at)], [10])
+
+
+def sampled(metric: str) -> Counters:
+    """What the gateway counts, taken for some metric."""
+    kind = ("gateway", "openstack", "instance", metric, "sent_total", ("os-prod-eu1",), "id")
+    return Counters(Gateway(), (CounterSource(*kind, unit=Decimal(1)),), timedelta(days=40))
+
+
+@pytest.mark.slow
+def test_a_source_that_was_taken_for_another_metric_is_corrected(reporting: Connection, metering: Connection) -> None:
+    """The samples are the same: 10 GB of egress at 0.09 that were taken for ingress, which is free."""
+    send(reporting, instance("e-1", "03-01T00:00:00", "create.end", size=LARGE))
+    send(reporting, instance("e-2", "03-11T00:00:00", "delete.end"))
+    wrong = run_month(reporting, metering, counters=sampled("ingress_gb"))
+    assert written(metering, wrong)[2] == Decimal("48.00")
+    again = CorrectionRequest(counters=True, reason="the source is of egress")
+    mended = run_month(reporting, metering, counters=sampled("egress_gb"), request=again)
+    assert mended.scope == "changed"
+    assert written(metering, mended) == (2, 0, Decimal("0.90"))
 
 
 def lose_a_record(metering: Connection) -> None:

@@ -25,11 +25,14 @@ counters as (
         increments.cloud, increments.resource_type, increments.resource_id, increments.fetch_id,
         md5(string_agg(
             row(
-                increments.source, increments.series_id, increments.since, increments.at, increments.quantity
+                increments.source, sources.metric, increments.series_id, increments.since, increments.at,
+                increments.quantity
             )::text, ','
             order by increments.source, increments.series_id, increments.part
         )) as content
     from {{ source('raw', 'counter_increments') }} as increments
+    inner join {{ source('raw', 'counter_sources') }} as sources
+        on sources.fetch_id = increments.fetch_id and sources.source = increments.source
     inner join run
         on
             run.counter_fetch_id <> run.former_fetch_id
