@@ -115,10 +115,10 @@ def test_what_a_url_asks_of_its_sessions_holds_unless_tally_relies_on_another(ot
 
 @pytest.fixture
 def owner(server_url: str) -> Iterator[str]:
-    """A role that may do nothing but what it owns."""
+    """A role with no right but to log in, which the job of TimescaleDB does."""
     name = f"tally_test_{uuid4().hex[:12]}"
     with connected(server_url) as server:
-        server.execute(f"create role {name} nosuperuser".encode())
+        server.execute(f"create role {name} login".encode())
         yield name
         server.execute(f"drop role {name}".encode())
 
