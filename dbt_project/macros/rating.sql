@@ -220,7 +220,8 @@ union all
 
 {# The rows of one of both ways to a numerator, finished where they are made: what is done after a union is done by one
    session alone. Both amounts are rounded from one quotient that is cut off a decimal further: what is cut off never
-   decides a half. #}
+   decides a half. They have room for whatever quantities and prices come to: what the ledger cannot hold is found by a
+   check, which names it. #}
 {% macro rated(relation, price, basis, in_parts) -%}
 select
     cloud, platform, resource_type, resource_id,
@@ -230,8 +231,8 @@ select
     md5(usage_record_id::text || dimension)::uuid as id,
     {%- endif %}
     run_id, usage_record_id, project_id, dimension, quantity, {{ price }} as price, state_modifier, type_modifier,
-    ({{ cut_off_after_13_decimals('numerator') }})::numeric(38, 12) as amount_exact,
-    ({{ cut_off_after_13_decimals('numerator') }})::numeric(18, 2) as amount,
+    ({{ cut_off_after_13_decimals('numerator') }})::numeric(60, 12) as amount_exact,
+    ({{ cut_off_after_13_decimals('numerator') }})::numeric(60, 2) as amount,
     currency, pricing_version, {{ basis }} as basis, part_from_ts as from_ts, part_to_ts as to_ts
 from {{ relation }}
 {%- endmacro %}

@@ -126,6 +126,7 @@ CORRUPTIONS = [
         ("no_negative_amount", f"{RATED} {column} = -0.01 {VCPUS}", "i-2")
         for column in ("amount", "amount_exact", "quantity", "price", "state_modifier", "type_modifier")
     ),
+    ("no_negative_amount", f"{RATED} amount = 1e16 {VCPUS}", "i-2"),
     *(
         (ROUNDED, f"{RATED} {column} = {column} + 1 {VCPUS}", "i-2")
         for column in ("quantity", "price", "state_modifier", "type_modifier")
