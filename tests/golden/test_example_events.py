@@ -92,6 +92,8 @@ def modelled_month() -> ClosedMonth:
             for usage in model.usage(MARCH.start, MARCH.end)
         ],
         bills={},
+        outputs_hash="",
+        documents_hash="",
     )
 
 
