@@ -30,7 +30,7 @@ def read_policy(path: Path | None = None) -> Policy:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_COMPLETENESS_POLICY: {path} cannot be read: {error}") from None
+        raise InvalidInput(f"TALLY_COMPLETENESS_POLICY: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return parse_policy(text, str(path))
 
 

@@ -32,7 +32,7 @@ def read_counter_sources(path: Path) -> tuple[CounterSource, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_COUNTER_SOURCES: {path} cannot be read: {error}") from None
+        raise InvalidInput(f"TALLY_COUNTER_SOURCES: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return parse_counter_sources(text, str(path))
 
 

@@ -47,7 +47,7 @@ def read_targets(path: Path | None, environment: Mapping[str, str] = os.environ)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_DELIVERY_TARGETS: {path} cannot be read: {error}") from None
+        raise InvalidInput(f"TALLY_DELIVERY_TARGETS: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return parse_targets(text, str(path), environment)
 
 

@@ -277,7 +277,8 @@ def _refuse_taken(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except (OSError, OverflowError) as error:
-            raise InvalidInput(f"TALLY_WEB_PORT={port} cannot be used: {error}; name another port") from None
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidInput(f"TALLY_WEB_PORT={port} cannot be used: {reason}; name another port") from None
 
 
 def _last_line(log: Path) -> str:

@@ -36,6 +36,9 @@ START_SECONDS = 300  # recovery after a crash replays the log
 STOP_SECONDS = 120
 SMALL_SHARED_MEMORY = 1 << 30
 UNQUOTABLE = frozenset('"$`\\\n')
+LAST_WORDS = 10  # lines
+FAULTS = ("FATAL:", "PANIC:", "initdb: error:")
+LEAST_ROOM = 32 << 20  # two segments of the log that PostgreSQL writes ahead
 
 CONFIGURATION = {
     "listen_addresses": "",
@@ -242,7 +245,11 @@ class _PidFile(NamedTuple):
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock that the kernel releases when its process dies."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except PermissionError:
+        elses = f"TALLY_HOME {path.parent} belongs to another account"
+        raise Unavailable(f"{elses}: run tally as that one, or set another TALLY_HOME") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -452,5 +459,11 @@ def _wait_for_end(pid: int, data: Path, child: "subprocess.Popen[bytes] | None")
 
 
 def _log_end(place: Path, name: str = "postgres.log") -> str:
-    lines = (place / name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return "; ".join(lines[-2:]) or f"{place / name} is empty"
+    """What a log says at its end, up to the fault where it tells one: what follows that is of the clearing up."""
+    lines = (place / name).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_WORDS:]
+    faults = [no for no, line in enumerate(lines, start=1) if any(word in line for word in FAULTS)]
+    end = faults[-1] if faults else len(lines)
+    said = "; ".join(lines[max(end - 2, 0) : end]) or f"{place / name} is empty"
+    # A full disk may leave nothing in the log: there was no room for it.
+    room = shutil.disk_usage(place).free
+    return said if room >= LEAST_ROOM else f"{said}; its disk has {room >> 20} MiB left: make room, then try it again"

@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -13,7 +14,7 @@ from sqlalchemy import create_engine
 
 from tally.domain.errors import InvalidInput, Refused, Unavailable
 from tally.store import embedded
-from tally.store.embedded import EmbeddedServer, embedded_server
+from tally.store.embedded import NOBODY, EmbeddedServer, embedded_server
 
 PROGRAM = """
 import sys
@@ -52,6 +53,20 @@ def postmaster(home: Path) -> int:
 def check_again_and_again(server: EmbeddedServer) -> None:
     while True:
         server.check()
+
+
+@contextmanager
+def as_another_account(file: Path) -> Iterator[None]:
+    """Let a file be out of reach for a block: root becomes nobody, anybody else loses the right to it."""
+    if os.geteuid() == 0:
+        os.seteuid(NOBODY)
+    else:
+        file.chmod(0)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+        file.chmod(0o600)
 
 
 @pytest.fixture
@@ -179,6 +194,27 @@ def test_a_server_that_cannot_start_says_why(stopped: Path) -> None:
     """The error holds the end of the log."""
     (stopped / "postgres/data/postgresql.conf").write_text("nonsense = 1\n")
     with pytest.raises(Unavailable, match=r"does not start: .*nonsense"):
+        EmbeddedServer(stopped).start()
+
+
+def test_of_a_log_the_fault_is_told_and_not_what_was_cleared_up_after_it(home: Path) -> None:
+    """As initdb leaves it on a disk that is full: its last line is of what it takes away."""
+    server = EmbeddedServer(home)
+    (home / "postgres").mkdir()
+    (home / "postgres/postgres.log").write_text(
+        "running bootstrap script ... ok\n"
+        'FATAL:  could not write to file "base/4/2617": No space left on device\n'
+        "child process exited with exit code 1\n"
+        "initdb: removing contents of data directory\n"
+    )
+    with pytest.raises(Unavailable, match="No space left on device; start this command again$"):
+        server.check()
+
+
+def test_a_home_of_another_account_is_refused(stopped: Path) -> None:
+    """The message names the directory, and what to do."""
+    refused = pytest.raises(Unavailable, match=rf"^TALLY_HOME {stopped} belongs to another account: run tally as")
+    with as_another_account(stopped / "postgres.lock"), refused:
         EmbeddedServer(stopped).start()
 
 

@@ -69,5 +69,5 @@ def test_what_is_no_policy_is_refused(text: str) -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With the setting that names it."""
-    with pytest.raises(InvalidInput, match=r"TALLY_COMPLETENESS_POLICY: .*missing\.yaml cannot be read"):
+    with pytest.raises(InvalidInput, match=r"TALLY_COMPLETENESS_POLICY: .*missing\.yaml cannot be read: No such file"):
         read_policy(tmp_path / "missing.yaml")

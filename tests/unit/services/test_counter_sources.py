@@ -114,7 +114,7 @@ def test_what_is_no_file_of_sources_is_refused(text: str) -> None:
 
 def test_a_file_that_is_not_there_is_told_by_its_setting(tmp_path: Path) -> None:
     """And by its path."""
-    with pytest.raises(InvalidInput, match=r"TALLY_COUNTER_SOURCES: .*missing.yaml cannot be read"):
+    with pytest.raises(InvalidInput, match=r"TALLY_COUNTER_SOURCES: .*missing.yaml cannot be read: No such file"):
         read_counter_sources(tmp_path / "missing.yaml")
 
 
