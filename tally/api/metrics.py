@@ -20,28 +20,10 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from tally.domain.event import Event
 from tally.services.ingest import Outcome
 from tally.services.reconcile import SyncReport
+from tally.services.rejected import REASONS as KEPT_FOR
 
 SEVERAL_PROCESSES = "PROMETHEUS_MULTIPROC_DIR"
-REASONS = frozenset(
-    {
-        "clock_skew",
-        "event_id_conflict",
-        "forbidden",
-        "invalid_event",
-        "invalid_json",
-        "invalid_size",
-        "invalid_state",
-        "invalid_timestamp",
-        "invalid_usage",
-        "not_storable",
-        "number_out_of_range",
-        "platform_mismatch",
-        "too_large",
-        "unknown_event_type",
-        "unknown_format",
-        "unknown_resource_type",
-    }
-)
+REASONS = KEPT_FOR | {"forbidden"}
 OTHER = "other"
 STRANGE_CLOUDS = 100  # of one process, without an accepted event
 

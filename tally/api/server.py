@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from tally.api.metrics import SEVERAL_PROCESSES
 from tally.api.workers import DEVELOPMENT, Workers
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidInput, cause
 from tally.services.installation import Databases
 from tally.settings import Settings, is_loopback
 
@@ -71,7 +71,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
         listener.close()
-        reason = getattr(error, "strerror", None) or error
+        reason = cause(error)
         raise InvalidInput(
             f"the API cannot listen on {host}:{port}: {reason}; name another --host or TALLY_API_PORT"
         ) from None

@@ -19,7 +19,7 @@ def cloud_register(
     """Register a cloud. It belongs to its platform for ever; the same again changes nothing."""
     with reporting_database() as (_, reporting):
         row, created = cloud_service.register_cloud(reporting, platform, cloud, terminal.actor())
-    terminal.out().print(f"{row.cloud} {'is registered' if created else 'was registered'}")
+    terminal.out().print(f"{row.cloud} {'is registered' if created else 'is registered already'}")
 
 
 @commands.command("list")

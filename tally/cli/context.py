@@ -45,7 +45,7 @@ def run_job(
 
 def say(line: str) -> None:
     """Tell how it goes, on stderr."""
-    terminal.err().print(line, style="dim")
+    terminal.err().print(line, style="dim", soft_wrap=True)  # one line, however long, also where it is no terminal
 
 
 def group(name: str, description: str) -> typer.Typer:

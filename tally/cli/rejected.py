@@ -13,9 +13,19 @@ from tally.store.reporting.rejected import LetterFilter
 commands = group("rejected", "See what was rejected, and try it again after the mending.")
 
 
+def _known(reason: str) -> str:
+    """Refuse a reason that there is none of: a misspelt one would look like nothing rejected."""
+    if reason and reason not in rejected_service.REASONS:
+        known = ", ".join(sorted(rejected_service.REASONS))
+        raise typer.BadParameter(f"{reason!r} is no reason for which events are rejected; there are {known}")
+    return reason
+
+
 @commands.command("list", epilog="Example:  tally rejected list --reason unknown_event_type --cloud os-prod-eu1")
 def rejected_list(
-    reason: Annotated[str, typer.Option(help="Only those rejected for this reason: docs/reference/events.md.")] = "",
+    reason: Annotated[
+        str, typer.Option(callback=_known, help="Only those rejected for this reason: docs/reference/events.md.")
+    ] = "",
     cloud: Annotated[str, typer.Option(help="Only those of this cloud.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Those that have been taken since, too.")] = False,  # noqa: FBT002 - a flag
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most.")] = 100,
@@ -47,7 +57,7 @@ def rejected_show(
     "replay", epilog="Examples:  tally rejected replay --reason unknown_event_type   |   tally rejected replay --id 17"
 )
 def rejected_replay(
-    reason: Annotated[str, typer.Option(help="All that were rejected for this reason.")] = "",
+    reason: Annotated[str, typer.Option(callback=_known, help="All that were rejected for this reason.")] = "",
     cloud: Annotated[str, typer.Option(help="Of these, only those of this cloud.")] = "",
     number: Annotated[int | None, typer.Option("--id", metavar="ID", min=1, max=2**63 - 1, help="Or this one.")] = None,
 ) -> None:

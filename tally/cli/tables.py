@@ -55,6 +55,9 @@ def summary(console: Console, made: Summary) -> None:
 
 def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | None = None) -> None:
     """Bills with their totals, and where their documents were written."""
+    if not rows:
+        console.print("no bills: no project used anything")
+        return
     table = _table("Cloud", "Project", ">Total", "Currency")
     for row in rows:
         _add(table, row.cloud, row.project_id, f"{row.total:.2f}", row.currency)
@@ -137,6 +140,9 @@ def differences(console: Console, made: Differences) -> None:
 def late(console: Console, found: Late) -> None:
     """What is late for one month: a line for each resource and project that changes, and what else is to be known."""
     idle = sum(not resource.effects for resource in found.resources)
+    if found.complete and not (found.resources or found.relations or found.reasons):
+        console.print(f"{found.run.period}: nothing is late")
+        return
     head = f"{found.run.period}: {len(found.resources)} resource(s) with late events, {idle} of them unchanged"
     if not found.complete:
         head = f"{found.run.period}: so many resources have late events that only a correction tells what they change"

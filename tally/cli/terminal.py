@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tally.domain.errors import InvalidEvent, InvalidInput, TallyError
+from tally.domain.errors import InvalidEvent, InvalidInput, TallyError, cause
 from tally.domain.event import decode_json
 
 INTERRUPTED = 130
@@ -95,7 +95,7 @@ def opened(name: str) -> Iterator[BinaryIO]:
                 raise InvalidInput(f"{name} is a directory; name its files")
             stream = stack.enter_context(Path(name).open("rb"))
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            raise InvalidInput(f"{name} cannot be read: {cause(error)}") from None
         yield stream
 
 
@@ -105,7 +105,7 @@ def readable(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidInput(f"{name} cannot be read to its end: {error.strerror or error}") from None
+        raise InvalidInput(f"{name} cannot be read to its end: {cause(error)}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error}") from None
 

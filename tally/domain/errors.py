@@ -16,6 +16,11 @@ class TallyError(Exception):
     """Base of all errors that Tally raises on purpose; its text is meant for a person."""
 
 
+def cause(error: Exception) -> str:
+    """What the system says of an error, without its number and the path, which whoever tells of it has named."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 class InvalidEvent(TallyError):
     """An event that cannot be taken. ``reason`` is a stable word for metrics and replay, ``detail`` one line."""
 

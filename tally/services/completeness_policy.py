@@ -12,7 +12,7 @@ import yaml
 
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.completeness import ACTIONS, KINDS, Policy, Rule, Spans
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidInput, cause
 
 SHIPPED = Path(__file__).with_name("completeness.yaml")
 MOST_HOURS = 8_784  # a year
@@ -30,7 +30,7 @@ def read_policy(path: Path | None = None) -> Policy:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_COMPLETENESS_POLICY: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidInput(f"TALLY_COMPLETENESS_POLICY: {path} cannot be read: {cause(error)}") from None
     return parse_policy(text, str(path))
 
 

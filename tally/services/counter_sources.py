@@ -13,7 +13,7 @@ import yaml
 
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.counter import CounterSource, parse_unit
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidInput, cause
 from tally.services.known_types import Registry
 
 _REQUIRED = ("platform", "resource_type", "metric", "selector", "clouds", "labels", "unit")
@@ -32,7 +32,7 @@ def read_counter_sources(path: Path) -> tuple[CounterSource, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_COUNTER_SOURCES: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidInput(f"TALLY_COUNTER_SOURCES: {path} cannot be read: {cause(error)}") from None
     return parse_counter_sources(text, str(path))
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.delivery import Destination, Target
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidInput, cause
 from tally.domain.period import BillingPeriod
 from tally.settings import is_loopback
 from tally.store.targets.directory import Directory
@@ -47,7 +47,7 @@ def read_targets(path: Path | None, environment: Mapping[str, str] = os.environ)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_DELIVERY_TARGETS: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidInput(f"TALLY_DELIVERY_TARGETS: {path} cannot be read: {cause(error)}") from None
     return parse_targets(text, str(path), environment)
 
 

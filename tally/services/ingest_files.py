@@ -5,9 +5,9 @@ What makes an event acceptable belongs to ingest.py, what a notification means t
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from tally.domain.errors import InvalidEvent, InvalidInput
 from tally.domain.event import MAX_EVENT_BYTES, MAX_KEPT_BYTES, Event
@@ -38,6 +38,13 @@ class Format(StrEnum):
 
     TALLY = "tally"
     NOVA = "nova"
+
+
+class Line(NamedTuple):
+    """A line that holds something, and its number in the file."""
+
+    number: int
+    text: bytes
 
 
 @dataclass
@@ -77,12 +84,16 @@ def ingest_stream(
     ``cloud`` names the installation that sent notifications; events name it themselves.
 
     Raises:
-        InvalidInput: if the stream as a whole is something else, such as a compressed file; nothing of it is taken.
+        InvalidInput: if the stream as a whole is something else, such as a compressed file or a table; nothing of it is
+            taken.
         Unavailable: if the database fails; taking the same stream again is safe.
     """
     if form is Format.TALLY:
-        for raws in _batches(_lines(stream, summary), len):
-            summary.add(ingest.ingest(raws))
+        begun = False
+        for lines in _batches(_lines(stream, summary), lambda line: len(line.text)):
+            _refuse_without_objects(lines, begun=begun)
+            begun = True
+            summary.add(_located(lines, ingest.ingest([line.text for line in lines])))
             progress()
         return
     for mapped in _batches(_mapped(stream, cloud)):
@@ -92,7 +103,7 @@ def ingest_stream(
         progress()
 
 
-def _lines(stream: BinaryIO, summary: Summary) -> Iterator[bytes]:
+def _lines(stream: BinaryIO, summary: Summary) -> Iterator[Line]:
     """Read the lines that hold something; one too long to be kept is counted as rejected and stays with its sender."""
     begun = False
     number = 0
@@ -109,7 +120,7 @@ def _lines(stream: BinaryIO, summary: Summary) -> Iterator[bytes]:
         if text:
             _refuse_other(text, begun=begun)
             begun = True
-            yield text
+            yield Line(number, text)
 
 
 def _refuse_other(text: bytes, *, begun: bool) -> None:
@@ -123,6 +134,20 @@ def _refuse_other(text: bytes, *, begun: bool) -> None:
         raise InvalidInput("this is no text; events are JSON lines in UTF-8: one object a line")
     if text == b"{" or text.startswith(b"["):
         raise InvalidInput("this is one JSON document; events are JSON lines: one object a line, as jq -c writes them")
+
+
+def _refuse_without_objects(lines: Sequence[Line], *, begun: bool) -> None:
+    """Refuse a text or a table by its first lines: none of them is an object, not even a broken one."""
+    if not begun and not any(line.text.startswith(b"{") for line in lines):
+        start = lines[0].text[:30].decode("utf-8", "replace")
+        raise InvalidInput(f"this begins with {start!r} and holds no JSON; events are JSON lines: one object a line")
+
+
+def _located(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    """Say where a rejected line stands that does not tell an id to look for."""
+    for line, outcome in zip(lines, outcomes, strict=True):
+        nameless = outcome.status == "rejected" and not outcome.event_id
+        yield replace(outcome, detail=f"line {line.number}: {outcome.detail}") if nameless else outcome
 
 
 def _mapped(stream: BinaryIO, cloud: str) -> Iterator[Event | InvalidInputEvent | None]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
-from tally.domain.errors import InvalidInput, Refused, Unavailable
+from tally.domain.errors import InvalidInput, Refused, Unavailable, cause
 from tally.services.installation import Databases
 from tally.settings import Settings
 from tally.store.database import foreign_session
@@ -277,8 +277,7 @@ def _refuse_taken(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidInput(f"TALLY_WEB_PORT={port} cannot be used: {reason}; name another port") from None
+            raise InvalidInput(f"TALLY_WEB_PORT={port} cannot be used: {cause(error)}; name another port") from None
 
 
 def _last_line(log: Path) -> str:

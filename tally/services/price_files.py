@@ -11,7 +11,7 @@ from pricing.lint import Lint, Types, lint
 from pricing.model import PriceVersion
 from pricing.price_file import parse_price_version
 from pricing.yaml_nodes import FaultyDocument
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidInput, cause
 from tally.services.known_types import current_registry
 from tally.services.pricing import add_versions, loaded_versions, version_named
 from tally.services.registry import shipped_types
@@ -135,7 +135,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidInput(f"{path} cannot be read: {cause(error)}") from None
     if len(raw) > MAX_FILE_BYTES:
         raise InvalidInput(f"{path} is longer than {MAX_FILE_BYTES} bytes; it is no price file")
     try:

@@ -72,7 +72,9 @@ def register_project(
             detail = {"id": str(added), "platform": platform, "name": name, "metadata": metadata}
             audit.record(connection, actor, "project.create", project.address, detail)
         elif _content(project) != _content(replace(project, name=name, metadata=metadata)):
-            raise Refused(f"project {project.address}", ["it is registered with another name or other metadata"])
+            other = "it is registered with another name or other metadata"
+            change = f"PATCH /api/v1/projects/{project.id} of the API changes them"
+            raise Refused(f"project {project.address}", [f"{other}; {change}"])
     return project, added is not None
 
 

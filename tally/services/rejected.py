@@ -25,6 +25,28 @@ LETTERS_PER_CALL = 10_000
 MAX_CHUNK_BYTES = 32 * 1024 * 1024
 _ATTEMPTS = 5
 
+# Why an event may be rejected and kept: docs/reference/events.md.
+REASONS = frozenset(
+    {
+        "clock_skew",
+        "event_id_conflict",
+        "invalid_event",
+        "invalid_json",
+        "invalid_size",
+        "invalid_state",
+        "invalid_timestamp",
+        "invalid_usage",
+        "not_storable",
+        "number_out_of_range",
+        "platform_mismatch",
+        "too_large",
+        "unknown_event_type",
+        "unknown_format",
+        "unknown_project",
+        "unknown_resource_type",
+    }
+)
+
 Result = Literal["accepted", "deduplicated", "ignored", "rejected"]
 RESULTS: tuple[Result, ...] = ("accepted", "deduplicated", "ignored", "rejected")
 

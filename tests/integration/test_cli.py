@@ -104,6 +104,7 @@ def test_notifications_of_nova_go_in(tally: Tally, reporting: Connection, shared
         (["project", "create", "a/b", "--platform", "openstack", "--metadata", "[" * 100_000], "is no JSON object"),
         (["project", "create", "a/b", "--platform", "openstack", "--metadata", '{"a": NaN}'], "NaN is not JSON"),
         (["fly"], "No such command 'fly'"),
+        (["rejected", "list", "--reason", "invalid_sise"], "'invalid_sise' is no reason for which events are rejected"),
         (["rebuild", "--cloud", ""], "what follows --cloud is empty; name it, or leave the option out"),
         (["rebuild", "--cloud="], "what follows --cloud= is empty"),
         (["close", ""], "what follows close is empty"),
@@ -260,7 +261,8 @@ def test_a_relation_is_closed_and_a_finalized_month_asks_why(
 def test_clouds_are_registered_and_listed(tally: Tally) -> None:
     """The same again changes nothing; a cloud keeps its platform."""
     register = ("cloud", "register", "openstack", "os-prod-eu1")
-    assert [tally(*register).out for _ in range(2)] == ["os-prod-eu1 is registered\n", "os-prod-eu1 was registered\n"]
+    told = ["os-prod-eu1 is registered\n", "os-prod-eu1 is registered already\n"]
+    assert [tally(*register).out for _ in told] == told
     assert "os-prod-eu1" in tally("cloud", "list").out
     refused = tally("cloud", "register", "hetzner", "os-prod-eu1")
     assert (refused.status, "belongs to the platform openstack" in refused.error) == (1, True)

@@ -50,6 +50,7 @@ def test_a_late_delete_is_told_corrected_explained_and_proved(house: House, home
     assert ["os-prod-eu1", "p-2", "4", "4", "-16560", "-27.60", "EUR"] in lines
     assert corrected.out.splitlines()[-1] == "bills: 1 taken back, 1 new, together -27.60"
     assert "37.20" in run(variables, "bill", "2026-03").out
+    assert run(variables, "late").out == "2026-03: nothing is late\n"
     assert "corrected" in run(variables, "periods").out
     assert "correction" in run(variables, "runs", "2026-03").out
 

@@ -55,7 +55,8 @@ def test_rejected_events_are_mended_on_the_command_line(tally: Tally, reporting:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--id", "1", "--reason", "x"), ("--id", "1", "--cloud", "x"), ("--cloud", "x"), ("--id", "0")]
+    "arguments",
+    [(), ("--id", "1", "--reason", "clock_skew"), ("--id", "1", "--cloud", "x"), ("--cloud", "x"), ("--id", "0")],
 )
 def test_a_replay_says_of_what(tally: Tally, arguments: tuple[str, ...]) -> None:
     """There is no replay of everything by accident."""

@@ -207,7 +207,7 @@ def test_of_a_log_the_fault_is_told_and_not_what_was_cleared_up_after_it(home: P
         "child process exited with exit code 1\n"
         "initdb: removing contents of data directory\n"
     )
-    with pytest.raises(Unavailable, match="No space left on device; start this command again$"):
+    with pytest.raises(Unavailable, match=r"No space left on device; start this command again$"):
         server.check()
 
 

@@ -36,9 +36,11 @@ def taken(reporting: Connection, content: bytes) -> Summary:
         (b"\x7fELF\x00\x01\n\x00", "no text"),
         (b"[" + FIRST + b",\n" + SECOND + b"]", "one JSON document"),
         (b"\n{\n" + FIRST[1:], "one JSON document"),
+        (b"# Tally\n\nturns events into bills\n", r"begins with '# Tally' and holds no JSON"),
+        (b"event_id,timestamp\ne-1,2026-03-05T10:00:00Z\n", "holds no JSON"),
         (b"\x1f\x8b" + b"x" * (MAX_LINE_BYTES + 10), "gzip"),
     ],
-    ids=["gzip", "bzip2", "xz", "utf16", "utf16_bare", "zip", "program", "list", "pretty", "long_gzip"],
+    ids=["gz", "bz2", "xz", "utf16", "utf16_bare", "zip", "program", "list", "pretty", "text", "table", "long_gz"],
 )
 def test_what_is_no_json_lines_is_refused_whole(reporting: Connection, content: bytes, told: str) -> None:
     """Its lines would each become a dead letter (rule 4: what is no JSON stays with its sender)."""
@@ -52,6 +54,8 @@ def test_a_broken_line_is_a_dead_letter_wherever_it_stands(reporting: Connection
     summary = taken(reporting, b"\xff{broken\n" + FIRST + b"\n{\n[]\n" + SECOND)
     assert (summary.accepted, summary.rejected) == (2, 3)
     assert count(reporting, "rejected_events") == 3
+    told = [example.detail.partition(":")[0] for examples in summary.examples.values() for example in examples]
+    assert told == ["line 1", "line 3", "line 4"]
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
@@ -66,6 +70,7 @@ def test_a_line_of_any_length_is_rejected_without_its_neighbours(reporting: Conn
 
 def test_many_large_lines_are_cut_into_batches(reporting: Connection) -> None:
     """A batch fits the memory, however large its lines are."""
-    letters = [b"%d" % number + b"x" * (MAX_LINE_BYTES - 10) for number in range(MAX_BATCH_BYTES // MAX_LINE_BYTES + 1)]
+    count_of_lines = MAX_BATCH_BYTES // MAX_LINE_BYTES + 1
+    letters = [b"{%d" % number + b"x" * (MAX_LINE_BYTES - 10) for number in range(count_of_lines)]
     summary = taken(reporting, b"\n".join(letters))
     assert summary.rejected == len(letters) == count(reporting, "rejected_events")

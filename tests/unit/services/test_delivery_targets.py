@@ -137,5 +137,5 @@ def test_a_target_is_chosen_by_its_name(tmp_path: Path) -> None:
         named(found, "dorp")
     with pytest.raises(InvalidInput, match="TALLY_DELIVERY_TARGETS names the file"):
         named(read_targets(None), None)
-    with pytest.raises(InvalidInput, match="cannot be read: No such file or directory$"):
+    with pytest.raises(InvalidInput, match=r"cannot be read: No such file or directory$"):
         read_targets(tmp_path / "nowhere.yaml")
