@@ -60,13 +60,17 @@ setup: .venv/.development ## the virtual environment from the lock, with what de
 setup-runtime: .venv/.runtime
 
 # Each marker is as new as the lock that it was made from. The one for development also stands for the other.
+SETTING_UP := setting up .venv: its packages are fetched and compiled, which takes a minute or two at first
+
 .venv/.development: uv.lock pyproject.toml | $(UV)
-	$(UV) sync --frozen --quiet
+	@echo '$(SETTING_UP)' >&2
+	@$(UV) sync --frozen --quiet
 	@touch .venv/.runtime $@
 
 # --inexact: packages that development needs, and that are there already, stay.
 .venv/.runtime: uv.lock pyproject.toml | $(UV)
-	$(UV) sync --frozen --quiet --no-dev --inexact
+	@echo '$(SETTING_UP)' >&2
+	@$(UV) sync --frozen --quiet --no-dev --inexact
 	@touch $@
 
 .tools/bin/uv:

@@ -1,6 +1,6 @@
 """The databases of the installation, and the one connection that a metering run holds from its start to its end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
@@ -47,12 +47,13 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
     databases: ResourceDependency[Databases]
     _connection: Connection | None = PrivateAttr(default=None)
     _held: ExitStack | None = PrivateAttr(default=None)
+    _say: Callable[[str], object] = PrivateAttr(default=lambda _: None)
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator["Metering"]:
         """Hold the lock while the run lasts, whether it succeeds or fails."""
         if context.log:
-            context.log.info("waiting for the right to meter: one run at a time")
+            self._say = context.log.info
         self._held = ExitStack()
         try:
             self._open(self._held)
@@ -81,7 +82,7 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
     def _open(self, held: ExitStack) -> None:
         connection = held.enter_context(connected(self.databases.metering()))
         refuse_other(connection, "metering")  # a daemon may have been left running while Tally was upgraded
-        held.enter_context(metering_lock(connection))
+        held.enter_context(metering_lock(connection, say=self._say))
         self._connection = connection
 
     def _let_go(self) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from dagster import DagsterEventType, InitLoggerContext, logger
 
+from tally.services.runs import WAITING
+
 _LINES = {
     DagsterEventType.STEP_START: "{step} ...",
     DagsterEventType.STEP_SUCCESS: "{step} done",
@@ -38,16 +40,16 @@ class _StepLines(logging.Handler):
         self._stderr = os.fdopen(os.dup(sys.stderr.fileno()), "w")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line if the record is the event of a step, or tells how far a fetch is."""
+        """Write a line if the record is the event of a step, or tells of what takes long."""
         meta: dict[str, Any] = getattr(record, "dagster_meta", {})
         event = meta.get("dagster_event")
-        line = _LINES.get(event.event_type, "").format(step=event.step_key) if event is not None else _counted(meta)
+        line = _LINES.get(event.event_type, "").format(step=event.step_key) if event is not None else _told(meta)
         if line:
             self._stderr.write(line + "\n")
             self._stderr.flush()
 
 
-def _counted(meta: dict[str, Any]) -> str:
-    """What a step says of the counters that it fetches: of all that steps log, it alone can take long."""
+def _told(meta: dict[str, Any]) -> str:
+    """What can take long of all that runs log: the wait for another run, and the counters that a step fetches."""
     message = str(meta.get("orig_message") or "")
-    return message if message.startswith("counters ") else ""
+    return message if message.startswith(("counters ", WAITING)) else ""

@@ -67,7 +67,7 @@ def verify(period: Period) -> None:
     """
     settings, month = month_of(period)
     with installation.running(settings) as databases, connected(databases.metering_url) as metering:
-        found = compare(metering, str(month), partial(orchestrator.run_replay, settings, databases, say=say))
+        found = compare(metering, str(month), partial(orchestrator.run_replay, settings, databases, say=say), say)
     tables.verified(terminal.out(), found)
     if found.differences:
         raise typer.Exit(1)

@@ -88,6 +88,8 @@ def deliveries(
         installation.running(Settings.from_environment()) as databases,
         connected(databases.metering_url) as metering,
     ):
+        if target:
+            service.refuse_unknown(metering, target)
         progress = service.progress(metering, month, target or None)
         rows = service.list_deliveries(
             metering, period=month, target=target or None, status=status or "failed", limit=limit

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tally.cli import tables, terminal
-from tally.cli.context import month_of, reporting_database, run_job
+from tally.cli.context import month_of, reporting_database, run_job, say
 from tally.domain.errors import InvalidInput
 from tally.services import bills as bill_service
 from tally.services import installation, orchestrator, projection
@@ -130,7 +130,7 @@ def _bring_databases_together() -> None:
         installation.running(settings) as databases,
         connected(databases.reporting_url) as reporting,
         connected(databases.metering_url) as metering,
-        metering_lock(metering),
+        metering_lock(metering, say=say),
         terminal.counting("events", events_to_look_at(reporting, metering)) as progress,
     ):
         door = Ingest(reporting, clock=terminal.now, clock_skew=settings.clock_skew, actor=terminal.actor())
@@ -145,5 +145,5 @@ def _derive_timelines_again() -> None:
         installation.running(Settings.from_environment()) as databases,
         connected(databases.metering_url) as metering,
     ):
-        derive_again(metering)
+        derive_again(metering, say)
     terminal.out().print("the next close derives all timelines again: tally close PERIOD")

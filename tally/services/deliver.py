@@ -173,6 +173,17 @@ def progress(metering: Connection, period: str | None = None, target: str | None
     return store.progress(metering, period, target)
 
 
+def refuse_unknown(metering: Connection, target: str) -> None:
+    """Refuse the name of a target that no delivery knows: a misspelt one would look like one that lacks nothing.
+
+    Raises:
+        NotFound: naming those that there are.
+    """
+    known = sorted({each.target for each in progress(metering)})
+    if target not in known:
+        raise NotFound(f"nothing was ever delivered to {target!r}; there are {', '.join(known) or 'no targets yet'}")
+
+
 def list_deliveries(
     metering: Connection,
     *,

@@ -50,15 +50,27 @@ class PeriodRow:
     latest: Run
 
 
+# What a person is told who waits for it: progress of a run shows lines that begin so.
+WAITING = "another run is metering: this one waits until that has ended"
+
+
 @contextmanager
-def metering_lock(connection: Connection, wait: timedelta = timedelta(hours=6)) -> Iterator[None]:
+def metering_lock(
+    connection: Connection, wait: timedelta = timedelta(hours=6), say: Callable[[str], object] = lambda _: None
+) -> Iterator[None]:
     """Hold the one right to load, derive, rate or finalize; it is gone with the connection, also on kill -9.
+
+    ``say`` is told once if another run holds it.
 
     Raises:
         Unavailable: if another run holds it longer than ``wait``.
     """
     deadline = time.monotonic() + wait.total_seconds()
+    told = False
     while not store.try_metering_lock(connection):
+        if not told:
+            say(WAITING)
+            told = True
         if time.monotonic() > deadline:
             raise Unavailable(f"another run has been metering for more than {wait}; see `tally runs`")
         time.sleep(0.2)

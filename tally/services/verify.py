@@ -44,14 +44,16 @@ class Verified:
     remarks: tuple[str, ...]
 
 
-def verify(metering: Connection, period: str, replay: Replay) -> Verified:
+def verify(
+    metering: Connection, period: str, replay: Replay, say: Callable[[str], object] = lambda _: None
+) -> Verified:
     """Compare a finalized month and its corrections with what was kept, and with a replay; nothing is changed.
 
     Raises:
         Refused: if the month is not finalized.
         Unavailable: if another run holds the metering lock for hours.
     """
-    with metering_lock(metering):
+    with metering_lock(metering, say=say):
         finalized = finalized_runs(metering, period)
         if not finalized:
             why = f"it is not finalized, so that it may still change; finalize it first: tally finalize {period}"

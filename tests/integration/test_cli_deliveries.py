@@ -98,6 +98,8 @@ def test_the_exit_code_says_whether_a_target_lacks_something(
     assert "answers 401" in listed.out
     unknown = run(delivering, "deliver", "--target", "epr")
     assert (unknown.status, unknown.err) == (2, "tally: 'epr' is no target; there are erp\n")
+    misspelt = run(delivering, "deliveries", "--target", "epr")
+    assert (misspelt.status, misspelt.err) == (1, "tally: nothing was ever delivered to 'epr'; there are erp\n")
     told = "".join(done.out + done.err for done in (failed, listed, unknown))
     logs = "".join(path.read_text(errors="replace") for path in home.rglob("*.log"))
     assert [text for text in ("s3cret-path", SECRET.removeprefix("whsec_")) if text in told + logs] == []
