@@ -15,13 +15,11 @@ Resource = tuple[str, str, str]  # (cloud, resource_type, resource_id)
 
 # Events that came after the run's load and could change its records (rule 18). One before the end of the period can.
 # So can one at its very end that ends a life, or where there is usage, which counts where a life ends (rule 15). A
-# later one can where it decides whether a synthetic event of the period is void: a synthetic delete by whatever comes,
-# a synthetic create only if a collector's create follows. And one right after the period can take the first sample of a
-# series away from a life that ended in it.
-#
-# What is decided stays so: nothing reaches back over a collector's create or delete, and a synthetic delete is void
-# from the first sign of life on, unless a synthetic create stands between them. Else a busy resource that was once
-# taken for deleted would keep every month from being finalized.
+# later one can where it decides whether a synthetic event of the period is void: a synthetic create only if a
+# collector's create follows, a synthetic delete as long as it is open. A collector's create or delete decides that, and
+# so does the first sign of life, unless a synthetic create stands between them: else a busy resource that was once
+# taken for deleted would keep every month from being finalized. And one right after the period can take the first
+# sample of a series away from a life that ended in it.
 _SYNTHETIC = """
     with effects as (
         select platform, resource_type, event_type, effect, rank() over (
@@ -41,19 +39,20 @@ _SYNTHETIC = """
 
     synthetic as (
         select told.cloud, told.resource_type, told.resource_id,
-            max(coalesce(decided.at, 'infinity')) filter (where told.effect = 'delete') as deletes_until,
-            max(coalesce(decided.at, 'infinity')) filter (where told.effect = 'create') as creates_until
+            bool_or(told.effect = 'create') as created,
+            max(coalesce(decided.at, 'infinity')) filter (where told.effect = 'delete') as open_until
         from told
-        cross join lateral (
-            select min(x.timestamp) as at
+        left join lateral (
+            select x.timestamp as at
             from raw.events as x
             inner join effects as does
                 on does.platform = x.platform and does.resource_type = x.resource_type
                     and does.event_type = x.event_type and does.age = 1
-            where x.cloud = told.cloud and x.resource_type = told.resource_type and x.resource_id = told.resource_id
+            where told.effect = 'delete'
+                and x.cloud = told.cloud and x.resource_type = told.resource_type and x.resource_id = told.resource_id
                 and x.timestamp > told.timestamp and x.source = 'collector' and (
                     does.effect in ('create', 'delete')
-                    or (told.effect = 'delete' and does.effect in ('update', 'usage') and not exists (
+                    or (does.effect in ('update', 'usage') and not exists (
                         select from raw.events as y
                         inner join raw.lifecycles as opens
                             on opens.platform = y.platform and opens.resource_type = y.resource_type
@@ -61,7 +60,8 @@ _SYNTHETIC = """
                         where y.cloud = told.cloud and y.resource_type = told.resource_type
                             and y.resource_id = told.resource_id and y.source = 'reconciliation'
                             and y.timestamp between told.timestamp and x.timestamp)))
-        ) as decided
+            order by x.timestamp limit 1
+        ) as decided on true
         group by told.cloud, told.resource_type, told.resource_id)"""
 _OUTSIDE = """
     from raw.events as e
@@ -79,8 +79,8 @@ _OUTSIDE = """
                 where used.cloud = e.cloud and used.resource_type = e.resource_type
                     and used.resource_id = e.resource_id and used.timestamp = e.timestamp
                     and used.payload -> 'usage' not in ('null', '{}'))))
-        or e.timestamp <= s.deletes_until
-        or (e.timestamp <= s.creates_until and exists (
+        or e.timestamp <= s.open_until
+        or (s.created and exists (
             select from raw.events as c
             inner join raw.lifecycles as does
                 on does.platform = c.platform and does.resource_type = c.resource_type
