@@ -6,7 +6,7 @@ from typing import Any
 from tally.services.registry import define_type
 from tally.store.database import Connection
 from tests.integration.metering_sql import meter
-from tests.integration.sending import event, send, statuses
+from tests.integration.sending import CREATE, RESIZE, event, send, statuses, volume
 
 # An operator's: sizes may hold more than is listed, and usage any name that is not listed.
 OPEN = {
@@ -45,3 +45,17 @@ def test_a_counter_that_is_also_an_attribute_of_sizes_is_found(reporting: Connec
         "select usage ->> 'iops', usage ->> 'reads' from metering.int_usage_records where resource_id = 'both'"
     )
     assert usage.fetchall() == [("2.5", "1")]
+
+
+def test_a_counter_of_whatever_name_is_found_where_nobody_prices_it(
+    reporting: Connection, metering: Connection
+) -> None:
+    """Also one that bears the sign for the whole of a type, which has a price."""
+    send(
+        reporting,
+        volume("1", "01T00:00:00", CREATE, 10),
+        event("2", "02T00:00:00", RESIZE, payload={"usage": {"*": 1, "iops": 1}}),
+    )
+    meter(reporting, metering, select="+int_findings")
+    found = metering.execute("select subject from metering.int_findings where kind = 'unpriced' order by 1").fetchall()
+    assert found == [("*",), ("iops",)]

@@ -146,15 +146,15 @@ prices as (
     inner join parts on prices.version = parts.pricing_version
 ),
 
--- '*' stands for a resource type that has no price at all.
+-- '*' stands for a resource type that has no price at all; a counter may bear that name, too.
 unpriced as (
     select distinct metrics.platform, metrics.resource_type, metrics.metric
     from (
-        select * from gauges
+        select *, false as is_type from gauges
         union
-        select * from counters
+        select *, false from counters
         union
-        select platform, resource_type, pricing_version, '*' from states
+        select platform, resource_type, pricing_version, '*', true from states
     ) as metrics
     left join {{ ref('stg_resource_types') }} as types using (platform, resource_type)
     where
@@ -163,7 +163,8 @@ unpriced as (
             select from prices
             where
                 prices.version = metrics.pricing_version and prices.platform = metrics.platform
-                and prices.resource_type = metrics.resource_type and metrics.metric in (prices.metric, '*')
+                and prices.resource_type = metrics.resource_type
+                and (metrics.is_type or prices.metric = metrics.metric)
         )
         and not exists (
             select from {{ source('ledger', 'unpriced') }} as listed
