@@ -1,10 +1,10 @@
 """The databases of the installation, and the one connection that a metering run holds from its start to its end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
-from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
+from dagster import ConfigurableResource, DagsterLogManager, InitResourceContext, ResourceDependency
 from pydantic import PrivateAttr
 
 from tally.services.installation import METERING, REPORTING
@@ -47,13 +47,12 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
     databases: ResourceDependency[Databases]
     _connection: Connection | None = PrivateAttr(default=None)
     _held: ExitStack | None = PrivateAttr(default=None)
-    _say: Callable[[str], object] = PrivateAttr(default=lambda _: None)
+    _log: DagsterLogManager | None = PrivateAttr(default=None)
 
     @contextmanager
     def yield_for_execution(self, context: InitResourceContext) -> Iterator["Metering"]:
         """Hold the lock while the run lasts, whether it succeeds or fails."""
-        if context.log:
-            self._say = context.log.info
+        self._log = context.log
         self._held = ExitStack()
         try:
             self._open(self._held)
@@ -82,8 +81,12 @@ class Metering(ConfigurableResource):  # type: ignore[type-arg]
     def _open(self, held: ExitStack) -> None:
         connection = held.enter_context(connected(self.databases.metering()))
         refuse_other(connection, "metering")  # a daemon may have been left running while Tally was upgraded
-        held.enter_context(metering_lock(connection, say=self._say))
+        held.enter_context(metering_lock(connection, say=self._tell))
         self._connection = connection
+
+    def _tell(self, line: str) -> None:
+        if self._log is not None:
+            self._log.info(line)
 
     def _let_go(self) -> None:
         # A lost connection has let go of its lock already, and says so by an error.

@@ -62,7 +62,7 @@ def run_job(
 
     The process is ``python -m tally_dagster.launch JOB PERIOD --actor ACTOR``, with ``--tag NAME=VALUE`` for each tag
     of the run. What it writes to stderr is progress,
-    passed to ``say``; it exits with 0, or with 1 after a last line that says why.
+    passed to ``say`` as it comes; it exits with 0, or with 1 after a last line that says why, JOB PERIOD first.
     Its log is TALLY_HOME/logs/JOB-PERIOD.log.
 
     Raises:
@@ -76,17 +76,15 @@ def run_job(
     with _process(command, environment, subprocess.DEVNULL, subprocess.PIPE) as process:
         for raw in process.stderr or ():
             line = raw.decode("utf-8", "replace").rstrip()
-            if last:
-                say(last)
             last = line or last
+            if line and not line.startswith(f"{job} {period}"):  # as a line begins that says why it failed
+                say(line)
         status = process.wait()
     if status < 0:  # it could not say why
         ended = f"its process was ended by signal {-status} ({signal.strsignal(-status)})"
         raise Refused(f"{job} of {period}", [f"{ended} at {last or 'its start'}", f"see {log}"])
     if status != 0:
         raise Refused(last or f"{job} of {period} ended with exit code {status}", [f"see {log}"])
-    if last:
-        say(last)
 
 
 def run_replay(settings: Settings, databases: Databases, run: UUID, say: Callable[[str], None]) -> None:
