@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from tally.domain.errors import InvalidInput, Refused, Unavailable
+from tally.domain.errors import InvalidInput, Refused, Unavailable, cause
 
 NOBODY = 65534
 ELSEWHERE = Path("/var/lib/tally")
@@ -263,7 +263,7 @@ def _make_home(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     except OSError as error:
-        raise Unavailable(f"TALLY_HOME {home} cannot be made: {error.strerror}") from None
+        raise Unavailable(f"TALLY_HOME {home} cannot be made: {cause(error)}") from None
 
 
 def _make_place(home: Path) -> Path:
@@ -420,7 +420,7 @@ def _spawn(command: Sequence[str | Path], account: Account, output: int) -> "sub
             **drop,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise Unavailable(f"{command[0]} does not start as uid {account.uid}: {error}") from None
+        raise Unavailable(f"{command[0]} does not start as uid {account.uid}: {cause(error)}") from None
     return process
 
 
