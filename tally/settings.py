@@ -18,7 +18,7 @@ import psycopg
 from platformdirs import user_data_dir
 from psycopg.conninfo import conninfo_to_dict
 
-from tally.domain.errors import InvalidInput
+from tally.domain.errors import InvalidInput, cause
 from tally.domain.period import check_zone
 
 Network = IPv4Network | IPv6Network
@@ -308,6 +308,18 @@ def _corrections(text: str) -> str:
 
 def _span(text: str) -> timedelta:
     return timedelta(seconds=_count(text, MOST_GAP, least=1))
+
+
+def text_of(setting: str, path: Path) -> str:
+    """The text of the file that a setting names.
+
+    Raises:
+        InvalidInput: if it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{setting}: {path} cannot be read: {cause(error)}") from None
 
 
 def is_loopback(host: str) -> bool:

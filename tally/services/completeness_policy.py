@@ -12,7 +12,7 @@ import yaml
 
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.completeness import ACTIONS, KINDS, Policy, Rule, Spans
-from tally.domain.errors import InvalidInput, cause
+from tally.settings import text_of
 
 SHIPPED = Path(__file__).with_name("completeness.yaml")
 MOST_HOURS = 8_784  # a year
@@ -27,11 +27,7 @@ def read_policy(path: Path | None = None) -> Policy:
     """
     if path is None:
         return shipped_policy()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_COMPLETENESS_POLICY: {path} cannot be read: {cause(error)}") from None
-    return parse_policy(text, str(path))
+    return parse_policy(text_of("TALLY_COMPLETENESS_POLICY", path), str(path))
 
 
 @cache

@@ -13,8 +13,9 @@ import yaml
 
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.counter import CounterSource, parse_unit
-from tally.domain.errors import InvalidInput, cause
+from tally.domain.errors import InvalidInput
 from tally.services.known_types import Registry
+from tally.settings import text_of
 
 _REQUIRED = ("platform", "resource_type", "metric", "selector", "clouds", "labels", "unit")
 _OPTIONAL = ("replicas", "states", "max_gap_seconds")
@@ -29,11 +30,7 @@ def read_counter_sources(path: Path) -> tuple[CounterSource, ...]:
     Raises:
         InvalidInput: if it cannot be read, or with the lines of everything that is wrong with it.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_COUNTER_SOURCES: {path} cannot be read: {cause(error)}") from None
-    return parse_counter_sources(text, str(path))
+    return parse_counter_sources(text_of("TALLY_COUNTER_SOURCES", path), str(path))
 
 
 def parse_counter_sources(text: str, name: str) -> tuple[CounterSource, ...]:

@@ -14,9 +14,9 @@ import yaml
 
 from pricing.yaml_nodes import Faults, Members, Reader, compose
 from tally.domain.delivery import Destination, Target
-from tally.domain.errors import InvalidInput, cause
+from tally.domain.errors import InvalidInput
 from tally.domain.period import BillingPeriod
-from tally.settings import is_loopback
+from tally.settings import is_loopback, text_of
 from tally.store.targets.directory import Directory
 from tally.store.targets.object_storage import ObjectStorage
 from tally.store.targets.webhook import Webhook, read_secret
@@ -44,11 +44,7 @@ def read_targets(path: Path | None, environment: Mapping[str, str] = os.environ)
     """
     if path is None:
         return ()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"TALLY_DELIVERY_TARGETS: {path} cannot be read: {cause(error)}") from None
-    return parse_targets(text, str(path), environment)
+    return parse_targets(text_of("TALLY_DELIVERY_TARGETS", path), str(path), environment)
 
 
 def parse_targets(text: str, name: str, environment: Mapping[str, str]) -> tuple[Destination, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,6 +54,15 @@ class House:
     reporting_url: str
     metering_url: str
     period: BillingPeriod = PERIOD
+
+    def environment(self, home: Path, dagster_url: str) -> dict[str, str]:
+        """What a process is told of the installation."""
+        return {
+            "TALLY_HOME": str(home),
+            "TALLY_REPORTING_URL": self.reporting_url,
+            "TALLY_METERING_URL": self.metering_url,
+            "TALLY_DAGSTER_URL": dagster_url,
+        }
 
     def launch(
         self, job: str = "close_month", now: str = AFTER_GRACE, tags: dict[str, str] | None = None, **resources: Any

@@ -26,23 +26,16 @@ def test_a_backfill_corrects_finalized_months_and_replaces_open_ones(
     House(house.reporting_url, house.metering_url, BillingPeriod.parse(APRIL)).close()
     assert house.launch("finalize_month").success
     house.ingest(instance("late", "03-20T12:00:00", "delete.end", "i-2", project_id="p-2"))
-    with temporary_home() as home:
-        environment = {
-            "TALLY_HOME": str(home),
-            "TALLY_REPORTING_URL": house.reporting_url,
-            "TALLY_METERING_URL": house.metering_url,
-            "TALLY_DAGSTER_URL": dagster_url,
-        }
-        with dagster_up(environment, tmp_path / "up.log") as web:
-            assert ["finalized_period"] not in web.materializable()
-            # The sensor of late events runs from the start: it tells what is late before anybody corrects it.
-            told = eventually(lambda: web.told("late_events", "finalized_period", "nothing_is_late"))
-            assert [verdict["success"] for verdict in told] == [False]
-            assert told[0]["description"].startswith("2026-03: 1 late event(s); look at it: tally late 2026-03")
-            backfill = web.backfill(MARCH, APRIL)
-            eventually(lambda: done(web.runs(dagster_backfill=backfill)))
-            runs = {run["tags"]["dagster/partition"]: run for run in web.runs(dagster_backfill=backfill)}
-            usage = web.verdicts("usage", "no_gap")
+    with temporary_home() as home, dagster_up(house.environment(home, dagster_url), tmp_path / "up.log") as web:
+        assert ["finalized_period"] not in web.materializable()
+        # The sensor of late events runs from the start: it tells what is late before anybody corrects it.
+        told = eventually(lambda: web.told("late_events", "finalized_period", "nothing_is_late"))
+        assert [verdict["success"] for verdict in told] == [False]
+        assert told[0]["description"].startswith("2026-03: 1 late event(s); look at it: tally late 2026-03")
+        backfill = web.backfill(MARCH, APRIL)
+        eventually(lambda: done(web.runs(dagster_backfill=backfill)))
+        runs = {run["tags"]["dagster/partition"]: run for run in web.runs(dagster_backfill=backfill)}
+        usage = web.verdicts("usage", "no_gap")
     assert {run["status"] for run in runs.values()} == {"SUCCESS"}
     assert {month: run["tags"]["tally/kind"] for month, run in runs.items()} == {MARCH: "correction", APRIL: "close"}
     first, second = sorted(runs.values(), key=lambda run: run["startTime"])

@@ -27,12 +27,7 @@ def test_after_a_kill_of_tally_up_the_next_one_has_its_port_and_the_run_its_end(
     """At once: nothing of the killed one serves, launches or keeps the port, and its code servers end with the run."""
     port = free_port()
     with temporary_home() as home:
-        environment = {
-            "TALLY_HOME": str(home),
-            "TALLY_REPORTING_URL": house.reporting_url,
-            "TALLY_METERING_URL": house.metering_url,
-            "TALLY_DAGSTER_URL": dagster_url,
-        }
+        environment = house.environment(home, dagster_url)
         with dagster_up(environment, tmp_path / "killed.log", port) as killed:
             killed.backfill(str(house.period))
             eventually(lambda: started(killed))

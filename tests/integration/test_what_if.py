@@ -181,12 +181,7 @@ def test_a_draft_is_tried_on_the_command_line(
     house: House, home: Path, dagster_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the usage that a close has metered: the draft of the prices that hold comes to what was rated."""
-    for name, value in {
-        "TALLY_HOME": str(home),
-        "TALLY_REPORTING_URL": house.reporting_url,
-        "TALLY_METERING_URL": house.metering_url,
-        "TALLY_DAGSTER_URL": dagster_url,
-    }.items():
+    for name, value in house.environment(home, dagster_url).items():
         monkeypatch.setenv(name, value)
 
     def tally(*arguments: str) -> str:

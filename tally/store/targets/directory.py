@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tally.domain.delivery import Parcel
-from tally.domain.errors import Refused, Unavailable
+from tally.domain.errors import Refused, Unavailable, cause
 
 
 class Directory:
@@ -25,7 +25,7 @@ class Directory:
             _sync_folder(self._root)
             _write(path, parcel.body)
         except OSError as error:
-            raise Unavailable(f"{path} cannot be written: {error.strerror or error}") from None
+            raise Unavailable(f"{path} cannot be written: {cause(error)}") from None
         return str(path)
 
 
