@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from pricing.bill import ProjectRef, build_cancellation, to_json
@@ -12,7 +12,7 @@ from tally.services.adjustments import Terms, agreed_of
 from tally.services.runs import corrected_run
 from tally.store.database import Connection
 from tally.store.metering import bills as store
-from tally.store.metering.adjustments import Agreed, select_adjustments
+from tally.store.metering.adjustments import AdjustmentRow, Agreed, select_adjustments
 from tally.store.metering.bills import AttributionRow, BillRow, IssuedBill
 
 
@@ -21,12 +21,12 @@ def corrected_bills(
     run: Run,
     attributions: Sequence[AttributionRow],
     terms: Terms,
-    bills_of: Callable[[Collection[ProjectKey]], Iterator[BillRow]],
-) -> Iterator[BillRow]:
-    """Write how attributions differ from those that count, and yield the bills to be taken back and to be written.
+    write: Callable[[Collection[ProjectKey]], Sequence[AdjustmentRow]],
+) -> list[AdjustmentRow]:
+    """Write how attributions and bills differ from those that count; returns the adjustments of new bills.
 
-    ``attributions`` and ``terms`` are all that hold now; ``bills_of`` makes the bills of some projects from the records
-    that count.
+    ``attributions`` and ``terms`` are all that hold now; ``write`` writes the bills of some projects from the records
+    that count, but for their adjustments, which it returns.
     """
     former_run = corrected_run(metering, run)
     former, now = set(store.attributions(metering, former_run.id)), set(attributions)
@@ -38,15 +38,11 @@ def corrected_bills(
     }
     concerned |= _agreed_otherwise(metering, former_run.id, terms, {(a.billed_cloud, a.billed_project_id) for a in now})
     issued = {(bill.cloud, bill.project_id): bill for bill in store.issued_bills(metering, former_run.id, concerned)}
-    for bill in bills_of(concerned):
-        old = issued.pop((bill.cloud, bill.project_id), None)
-        if old is not None and old.document_hash == bill.document_hash:
-            continue
-        if old is not None:
-            yield _cancellation(run, old)
-        yield bill
-    for old in issued.values():
-        yield _cancellation(run, old)
+    adjustments = write(concerned)
+    unchanged = set(store.drop_unchanged(metering, run.id, former_run.id))
+    gone = [_cancellation(run, old) for project, old in issued.items() if project not in unchanged]
+    store.insert_bills(metering, run.id, gone)
+    return [row for row in adjustments if (row.cloud, row.project_id) not in unchanged]
 
 
 def _agreed_otherwise(

@@ -4,13 +4,14 @@ Which project is billed where is decided by tally.domain.graph, the form of a do
 read, handed to them, and stored.
 """
 
-import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from uuid import UUID, uuid5
 
-from pricing.bill import ProjectRef, RelatedProject, build_bill
+from pricing.bill import ProjectRef
 from pricing.model import PriceVersion
 from tally.domain.completeness import Found
 from tally.domain.errors import NotFound
@@ -18,19 +19,22 @@ from tally.domain.graph import Forest, Relation, attribute, relations_of_period
 from tally.domain.period import BillingPeriod
 from tally.domain.principal import ProjectKey
 from tally.domain.run import Run
-from tally.services.adjustments import Terms, rows_of, terms_of
+from tally.services.accounts import Account, accounts_of, batches
+from tally.services.adjustments import Terms, terms_of
 from tally.services.bill_corrections import corrected_bills
-from tally.services.bill_items import Account, ItemsOf, Read, accounts_of, items_of_accounts
+from tally.services.bill_frames import FramedBill, framed_bill
 from tally.services.pricing import price_parts
 from tally.store.database import Connection
 from tally.store.metering import bills as store
-from tally.store.metering.adjustments import reverse_adjustments
-from tally.store.metering.bills import AttributionRow, BillRow, ProjectRow, UsedProject
+from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments, reverse_adjustments
+from tally.store.metering.bill_texts import hash_bills, write_bills
+from tally.store.metering.bills import AttributionRow, BillRow, ProjectCosts, ProjectRow, UsedProject
 from tally.store.metering.findings import insert_findings
+from tally.store.metering.line_items import AskedItems, PricedMetric
 from tally.store.metering.runs import latest_run
+from tally.store.metering.tampering import HashedBill
 from tally.store.sessions import reader
 
-_LONG = 4_000_000  # characters of documents that are written at once
 _UNKNOWN_PROJECTS = UUID("7a11b111-0000-4000-8000-000000000000")
 
 
@@ -48,30 +52,31 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     """Attribute the projects of a run and store the bill of each billed one; a repeated call replaces its own.
 
     A correction stores what differs: it takes back bills and attributions that no longer hold, and writes them again.
+    Bills of other runs are written in several sessions, each in transactions of its own: if one fails, what the others
+    have written is of a run that fails with it.
 
     Raises:
-        Refused: if there are costs that no bill can show, naming them.
+        Refused: if there are costs that no bill can show, naming them; if a document is too long.
     """
     month = _month(metering, run)
     attributions = list(_attributions(month))
-    read = reader(metering)
 
-    def bills_of(billed: Collection[ProjectKey]) -> Iterator[BillRow]:
-        return _bills(read, month, [account for account in month.accounts(attributions) if account.billed in billed])
+    def write(billed: Collection[ProjectKey]) -> list[AdjustmentRow]:
+        return _write(metering, month, [one for one in month.accounts(attributions) if one.billed in billed])
 
     with metering.transaction():
         store.delete_bills(metering, run.id)
         insert_findings(metering, run.id, [*_findings(month), *month.terms.findings])
         if run.kind == "correction":
-            made = corrected_bills(metering, run, attributions, month.terms, bills_of)
+            adjustments = corrected_bills(metering, run, attributions, month.terms, write)
         else:
             store.insert_attributions(metering, run.id, attributions)
-            made = _bills(read, month, month.accounts(attributions))
-        count, total = 0, Decimal("0.00")
-        for part in _parts(made):
-            store.insert_bills(metering, run.id, part)
-            count, total = count + len(part), total + sum(bill.total for bill in part)
+    if run.kind != "correction":
+        adjustments = _write(metering, month, month.accounts(attributions))
+    with metering.transaction():
+        insert_adjustments(metering, run.id, adjustments)
         reverse_adjustments(metering, run.id)
+    count, total = store.sum_of_bills(metering, run.id)
     return BillsMade(count, len(month.used), total, month.currency)
 
 
@@ -100,10 +105,17 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
     return found
 
 
-def rebuilt(metering: Connection, run: Run) -> Iterator[BillRow]:
+def rebuilt(metering: Connection, run: Run) -> Iterator[HashedBill]:
     """The bills as of a run, made again from the records and attributions that count; nothing is stored."""
     month = _month(metering, run)
-    yield from _bills(reader(metering), month, month.accounts(store.attributions(metering, run.id)))
+    accounts = month.accounts(store.attributions(metering, run.id))
+    framed = _framing(metering, month, accounts)
+
+    def hashed(batch: Sequence[Account], connection: Connection) -> list[HashedBill]:
+        return hash_bills(connection, run, [framed(account).frame for account in batch], month.items_of(batch))
+
+    for made in reader(metering)([partial(hashed, batch) for batch in batches(accounts)]):
+        yield from made
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,11 @@ class _Month:
         """The bills that there are."""
         return accounts_of(attributions, self.used)
 
+    def items_of(self, accounts: Iterable[Account]) -> AskedItems:
+        """The line items of some bills."""
+        priced = [metric for version in self.versions for metric in _priced(version)]
+        return AskedItems([key for one in accounts for key in one.projects], priced, self.currency)
+
 
 def _month(metering: Connection, run: Run) -> _Month:
     found = store.projects_of_run(metering, run.id)
@@ -147,20 +164,6 @@ def _projects(metering: Connection, run: Run, found: Sequence[UsedProject]) -> d
         if (p.cloud, p.external_id) not in names
     }
     return known | unknown
-
-
-def _parts(made: Iterable[BillRow]) -> Iterator[list[BillRow]]:
-    """Collect bills to be written at once: of a big project one alone may be too much to keep several."""
-    part: list[BillRow] = []
-    length = 0
-    for bill in made:
-        part.append(bill)
-        length += len(bill.document)
-        if length >= _LONG:
-            yield part
-            part, length = [], 0
-    if part:
-        yield part
 
 
 def _relations(metering: Connection, run: Run) -> list[Relation]:
@@ -198,22 +201,35 @@ def _findings(month: _Month) -> list[Found]:
     return unknown + decided
 
 
-def _bills(read: Read, month: _Month, accounts: Sequence[Account]) -> Iterator[BillRow]:
+def _write(metering: Connection, month: _Month, accounts: Sequence[Account]) -> list[AdjustmentRow]:
+    """Write the bills of accounts; returns their adjustments, which are not yet written."""
+    framed = _framing(metering, month, accounts)
+
+    def write(batch: Sequence[Account], connection: Connection) -> list[AdjustmentRow]:
+        made = [framed(account) for account in batch]
+        write_bills(connection, month.run, [bill.frame for bill in made], month.items_of(batch))
+        return [row for bill in made for row in bill.adjustments]
+
+    tasks = [partial(write, batch) for batch in batches(accounts)]
+    return [row for rows in reader(metering)(tasks) for row in rows]
+
+
+def _framing(metering: Connection, month: _Month, accounts: Sequence[Account]) -> Callable[[Account], FramedBill]:
+    """What makes the bill of an account, but for its line items, from what its projects cost."""
+    costs: defaultdict[ProjectKey, list[ProjectCosts]] = defaultdict(list)
+    for row in store.costs_of_projects(metering, month.run.id, [key for one in accounts for key in one.projects]):
+        costs[row.cloud, row.project_id].append(row)
     refs = {
         (p.cloud, p.external_id): ProjectRef(p.cloud, p.external_id, p.platform) for p in month.projects.values()
     }
-    for account, items in items_of_accounts(read, month.run, month.versions, accounts):
-        yield _bill(month, account, refs, items)
+    return partial(framed_bill, month.run, refs, costs, month.terms, month.currency)
 
 
-def _bill(month: _Month, account: Account, refs: Mapping[ProjectKey, ProjectRef], items: ItemsOf) -> BillRow:
-    run, currency, billed = month.run, month.currency, account.billed
-    related = [RelatedProject(kind, refs[key], items.get(key, ())) for key, kind in account.related.items()]
-    bill = build_bill(
-        run.period_from, run.period_to, refs[billed], items.get(billed, ()), related, currency, month.terms.of(billed)
-    )
-    digest = hashlib.sha256(bill.document.encode()).hexdigest()
-    adjustments = tuple(rows_of(*billed, bill.adjustments, currency))
-    return BillRow(
-        *billed, refs[billed].platform, bill.total, currency, bill.document, digest, adjustments=adjustments
-    )
+def _priced(version: PriceVersion) -> list[PricedMetric]:
+    return [
+        PricedMetric(
+            version.version, price.platform, price.resource_type, price.metric,
+            version.has_table(price.platform, price.resource_type, "type"),
+        )
+        for price in version.prices
+    ]

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from random import Random
+from tracemalloc import get_traced_memory, start, stop
 from typing import Any
 
 import pytest
@@ -240,4 +242,33 @@ def test_costs_that_no_bill_can_show_are_refused_by_name(metering: Connection, c
         )
         where = r"^bills of 2026-03: harbor/team repository app from 2026-03-01T00:00:00Z: "
         with pytest.raises(Refused, match=where + ".*" + reason):
+            make_bills(metering, run)
+
+
+def test_the_bill_of_a_big_project_takes_no_memory_of_the_process_that_makes_it(metering: Connection) -> None:
+    """Its text is put together where its records lie, and hashed there."""
+    with metering.transaction(force_rollback=True):
+        run = begin_run(metering)
+        write_usage(metering, run, [usage(f"instance/{number}", M1_LARGE) for number in range(3_000)])
+        start()
+        try:
+            make_bills(metering, run)
+            _, peak = get_traced_memory()
+        finally:
+            stop()
+        [bill] = select_bills(metering, run.id, None, None)
+    assert sha256(bill.document.encode()).hexdigest() == bill.document_hash
+    assert len(read_json(bill.document)["line_items"]) == 3_000
+    assert peak < len(bill.document) / 2
+
+
+def test_costs_whose_usage_is_gone_are_refused(metering: Connection) -> None:
+    """Their line items cannot be shown, and the total would hold them."""
+    with metering.transaction(force_rollback=True):
+        run = begin_run(metering)
+        gone = usage("volume/gone", {"size_gb": 1, "type": "hdd"})
+        write_usage(metering, run, [usage("instance/stays", M1_LARGE), gone])
+        metering.execute("alter table ledger.usage_records disable trigger all")
+        metering.execute("delete from ledger.usage_records where resource_id = 'gone'")
+        with pytest.raises(Refused, match=r"^bills of 2026-03: os/shop: there are costs without usage$"):
             make_bills(metering, run)

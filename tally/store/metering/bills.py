@@ -13,8 +13,7 @@ from tally.domain.principal import ProjectKey
 from tally.store.database import Connection
 from tally.store.json_text import read_json
 from tally.store.metering import effective
-from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments
-from tally.store.metering.asked import asked_projects
+from tally.store.metering.asked import among_asked, asked_projects
 from tally.store.metering.runs import members
 
 
@@ -64,7 +63,16 @@ class BillRow:
     document: str
     document_hash: str
     reverses_run_id: UUID | None = None
-    adjustments: tuple[AdjustmentRow, ...] = ()  # what the document says of them; nothing where it was read
+
+
+class ProjectCosts(NamedTuple):
+    """What a resource type of a project comes to."""
+
+    cloud: str
+    project_id: str
+    platform: str
+    resource_type: str
+    total: Decimal
 
 
 class IssuedBill(NamedTuple):
@@ -88,6 +96,20 @@ def projects_of_run(connection: Connection, run_id: UUID) -> list[UsedProject]:
         order by cloud, project_id"""
     rows = connection.execute(query.encode(), {"members": members(connection, run_id)}).fetchall()
     return [UsedProject(*row) for row in rows]
+
+
+def costs_of_projects(
+    connection: Connection, run_id: UUID, projects: Iterable[ProjectKey] | None = None
+) -> list[ProjectCosts]:
+    """What counts as of the run, of all projects or of some: of each by resource type, in the order of bills."""
+    query = f"""
+        select cloud, project_id, platform, resource_type, sum(amount)
+        from {effective.RATED} as records
+        where {among_asked("cloud", "project_id")}
+        group by cloud, project_id, platform, resource_type
+        order by cloud, project_id, resource_type, platform"""
+    asked = {"members": members(connection, run_id), **asked_projects(projects)}
+    return [ProjectCosts(*row) for row in connection.execute(query.encode(), asked).fetchall()]
 
 
 def registered_projects(connection: Connection, run_id: UUID) -> list[ProjectRow]:
@@ -149,15 +171,8 @@ _COLUMNS = {
 }
 
 
-# Most of what writing takes is compression: far less by lz4, where the server has it.
-_COMPRESS = """
-    select set_config(name, 'lz4', true) from pg_settings
-    where name = 'default_toast_compression' and 'lz4' = any(enumvals)"""
-
-
 def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow]) -> None:
-    """Write bills of a run, with their adjustments."""
-    connection.execute(_COMPRESS)
+    """Write bills of a run whose documents are at hand."""
     columns = ", ".join(_COLUMNS)
     query = f"copy ledger.bills (run_id, reverses_run_id, sign, {columns}) from stdin with (format binary)"
     with connection.cursor().copy(query.encode()) as copy:
@@ -165,7 +180,6 @@ def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow])
         for bill in bills:
             sign = 1 if bill.reverses_run_id is None else -1
             copy.write_row((run_id, bill.reverses_run_id, sign, *(getattr(bill, column) for column in _COLUMNS)))
-    insert_adjustments(connection, run_id, [row for bill in bills for row in bill.adjustments])
 
 
 def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[ProjectKey]) -> list[IssuedBill]:
@@ -178,6 +192,28 @@ def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[ProjectK
     asked = {"members": members(connection, run_id), **asked_projects(billed)}
     rows = connection.execute(query.encode(), asked).fetchall()
     return [IssuedBill(*row) for row in rows]
+
+
+def sum_of_bills(connection: Connection, run_id: UUID) -> tuple[int, Decimal]:
+    """How many bills a run has written or taken back, and what they come to."""
+    row = connection.execute(
+        "select count(*), coalesce(sum(total), 0.00) from ledger.bills where run_id = %s", [run_id]
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def drop_unchanged(connection: Connection, run_id: UUID, former_run_id: UUID) -> list[ProjectKey]:
+    """Take away what a run has written of bills that count as of a former one, and say the same; returns whose."""
+    query = f"""
+        delete from ledger.bills as written
+        using {effective.BILLS} as former
+        where written.run_id = %(run_id)s and written.sign = 1
+            and former.cloud = written.cloud and former.project_id = written.project_id
+            and former.document_hash = written.document_hash
+        returning written.cloud, written.project_id"""
+    asked = {"members": members(connection, former_run_id), "run_id": run_id}
+    return connection.execute(query.encode(), asked).fetchall()
 
 
 def delete_bills(connection: Connection, run_id: UUID) -> None:

@@ -1,11 +1,10 @@
 """The line items of bills, written as JSON text by the database (their form: docs/adr/0003-bill-document.md).
 
 A big month has millions of usage records, and each of them is shown: their text is made where they lie, in sets, and
-leaves the database as one text for each resource type of a project. What stands around it is pricing.bill's.
+is put into bills there (bill_texts.py). What stands around it is pricing.bill's.
 """
 
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,57 +27,40 @@ class PricedMetric(NamedTuple):
     has_types: bool  # whether the version has a table of types for the resource type
 
 
-class ItemsRow(NamedTuple):
-    """All line items of one resource type of a project."""
-
-    cloud: str
-    project_id: str
-    platform: str
-    resource_type: str
-    text: str        # JSON objects with commas between them, indented as in the bill of the project itself
-    total: Decimal
-    strange: int     # how many costs among them no bill can show
-
-
-def select_items(
-    connection: Connection, run_id: UUID, projects: Iterable[ProjectKey], priced: Sequence[PricedMetric], currency: str
-) -> list[ItemsRow]:
-    """The line items of some projects as of a run: by project in the order asked for, then by resource type.
+class AskedItems(NamedTuple):
+    """Whose line items are asked for, by what they are priced, and in what currency.
 
     Where several versions price the month, each period is what one of them prices of a usage record, and names it.
-
-    Usage that nothing prices is not shown. Meant for thousands of usage records: all of them are read before the first
-    text is done.
+    Usage that nothing prices is not shown.
     """
-    return [ItemsRow(*row) for row in _execute(connection, _ITEMS, run_id, projects, priced, currency)]
+
+    projects: Sequence[ProjectKey]
+    priced: Sequence[PricedMetric]
+    currency: str
 
 
-def select_strange(
-    connection: Connection, run_id: UUID, projects: Iterable[ProjectKey], priced: Sequence[PricedMetric], currency: str
-) -> list[str]:
-    """What of the costs of some projects no bill can show, and why; the first of them."""
-    return [row[0] for row in _execute(connection, _STRANGE, run_id, projects, priced, currency)]
-
-
-def _execute(
-    connection: Connection,
-    query: str,
-    run_id: UUID,
-    projects: Iterable[ProjectKey],
-    priced: Sequence[PricedMetric],
-    currency: str,
+def execute(
+    connection: Connection, query: str, run_id: UUID, asked: AskedItems, values: Mapping[str, Any] | None = None
 ) -> list[TupleRow]:
-    asked: dict[str, Any] = {"members": members(connection, run_id), "currency": currency, **asked_projects(projects)}
-    asked["names_versions"] = len({metric.version for metric in priced}) > 1
-    columns = zip(*priced, strict=True) if priced else [()] * len(PricedMetric._fields)
-    for name, values in zip(PricedMetric._fields, columns, strict=True):
-        asked[f"priced_{name}"] = list(values)
-    with connection.transaction():
-        # The planner takes four equal columns for a rare find, and would look up one by one.
-        connection.execute("set local enable_nestloop = off")
-        rows = connection.execute(query.encode(), asked).fetchall()
-        connection.execute("set local enable_nestloop = on")
+    """Run a query that begins with ITEMS, as of a run, in the transaction of the caller."""
+    parameters: dict[str, Any] = {
+        "members": members(connection, run_id), "currency": asked.currency, **asked_projects(asked.projects),
+        "names_versions": len({metric.version for metric in asked.priced}) > 1, **(values or {}),
+    }  # fmt: skip
+    columns = zip(*asked.priced, strict=True) if asked.priced else [()] * len(PricedMetric._fields)
+    for name, column in zip(PricedMetric._fields, columns, strict=True):
+        parameters[f"priced_{name}"] = list(column)
+    # The planner takes four equal columns for a rare find, and would look up one by one.
+    connection.execute("set local enable_nestloop = off")
+    rows = connection.execute(query.encode(), parameters).fetchall()
+    connection.execute("set local enable_nestloop = on")
     return rows
+
+
+def select_strange(connection: Connection, run_id: UUID, asked: AskedItems) -> list[str]:
+    """What of the costs of some projects no bill can show, and why; the first of them."""
+    with connection.transaction():
+        return [row[0] for row in execute(connection, _STRANGE, run_id, asked)]
 
 
 # Usage is numbered in the order of the document, so that its costs are sorted and grouped by numbers alone.
@@ -139,7 +121,7 @@ def _kept(name: str) -> str:
 
 # The numbers of a document are written as they were rated. All gauges of a record have the same modifiers, and counters
 # have 1: of several, the one that differs from 1 is that of the gauges.
-_ITEMS = f"""
+ITEMS = f"""
     {_COSTS},
 
     by_record as (
@@ -175,8 +157,7 @@ _ITEMS = f"""
     ),
 
     items as (
-        select project_no, cloud, project_id, platform, resource_type, resource_id, sum(total) as total,
-            sum(strange) as strange,
+        select project_no, cloud, project_id, platform, resource_type, resource_id, sum(strange) as strange,
             concat(
                 E'{{\\n      "resource_type": ', to_json(resource_type),
                 E',\\n      "resource_id": ', to_json(resource_id),
@@ -191,13 +172,7 @@ _ITEMS = f"""
             ) as item
         from periods
         group by project_no, cloud, project_id, platform, resource_type, resource_id
-    )
-
-    select cloud, project_id, platform, resource_type, string_agg(item, E',\\n    ' order by resource_id),
-        sum(total), sum(strange)::bigint
-    from items
-    group by project_no, cloud, project_id, platform, resource_type
-    order by project_no, resource_type"""
+    )"""
 
 _STRANGE = f"""
     {_COSTS},
