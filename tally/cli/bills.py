@@ -34,13 +34,20 @@ def bill(
     settings, month = month_of(period)
     with installation.running(settings) as databases, connected(databases.metering_url) as metering:
         rows = bill_service.bills(metering, month, project or None)
-    if form is tables.BillFormat.TABLE:
-        tables.bills(terminal.out(), rows)
-        return
-    if project and len(rows) > 1:
-        addresses = ", ".join(f"{row.cloud}/{row.project_id}" for row in rows)
-        raise Refused(f"{project} is the id of several projects", [f"name one of {addresses}"])
-    typer.echo(rows[0].document if project else "[" + ",\n".join(row.document.rstrip() for row in rows) + "]")
+        if form is tables.BillFormat.TABLE:
+            tables.bills(terminal.out(), rows)
+            return
+        if project and len(rows) > 1:
+            addresses = ", ".join(f"{row.cloud}/{row.project_id}" for row in rows)
+            raise Refused(f"{project} is the id of several projects", [f"name one of {addresses}"])
+        documents = bill_service.documents(metering, rows)
+        if project:
+            typer.echo(next(documents))
+            return
+        typer.echo("[", nl=False)
+        for number, document in enumerate(documents):
+            typer.echo((",\n" if number else "") + document.rstrip(), nl=False)
+        typer.echo("]")
 
 
 @commands.command(epilog="Example:  tally explain 5f0c2d6e-8f0b-0c9d-9a53-1d4e2f7a6b10 --period 2026-03")

@@ -12,12 +12,13 @@ from tally.domain.errors import InvalidInput
 from tally.services import bills as bill_service
 from tally.services import installation, orchestrator, projection
 from tally.services import runs as run_service
+from tally.services.bill_documents import BillForm, export_bills
 from tally.services.clouds import find_cloud
 from tally.services.demo import PERIOD as EXAMPLE_PERIOD
 from tally.services.demo import load_example
-from tally.services.documents import write_documents
 from tally.services.handover import bring_together, events_to_look_at
 from tally.services.ingest import Ingest
+from tally.services.ledger_queries import latest
 from tally.services.runs import metering_lock
 from tally.services.timelines import derive_again
 from tally.settings import Settings
@@ -73,8 +74,9 @@ def demo() -> None:
         else:
             run_job(settings, databases, "close_month", month)
         with connected(databases.metering_url) as metering:
-            rows = bill_service.bills(metering, month)
-    tables.bills(terminal.out(), rows, write_documents(rows, settings.home / "bills" / str(month)))
+            rows, run = bill_service.bills(metering, month), latest(metering, str(month))
+            paths = export_bills(metering, run, BillForm.JSON, settings.home / "bills" / str(month), issuer="")
+    tables.bills(terminal.out(), rows, paths)
 
 
 @commands.command()

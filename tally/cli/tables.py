@@ -29,7 +29,7 @@ from tally.services.late_effect import Late
 from tally.services.rejected import Replay
 from tally.services.runs import PeriodRow
 from tally.services.verify import Verified
-from tally.store.metering.bills import BillRow
+from tally.store.metering.bills import IssuedBill
 from tally.store.metering.deliveries import DeliveryRow, Progress
 from tally.store.reporting.clouds import CloudRow
 from tally.store.reporting.rejected import LetterRow
@@ -53,7 +53,7 @@ def summary(console: Console, made: Summary) -> None:
             console.print(f"    {example}", soft_wrap=True)
 
 
-def bills(console: Console, rows: Sequence[BillRow], paths: Sequence[Path] | None = None) -> None:
+def bills(console: Console, rows: Sequence[IssuedBill], paths: Sequence[Path] | None = None) -> None:
     """Bills with their totals, and where their documents were written."""
     if not rows:
         console.print("no bills: no project used anything")

@@ -23,15 +23,15 @@ from tally.services.accounts import Account, accounts_of, batches
 from tally.services.adjustments import Terms, terms_of
 from tally.services.bill_corrections import corrected_bills
 from tally.services.bill_frames import FramedBill, framed_bill
+from tally.services.ledger_queries import latest
 from tally.services.pricing import price_parts
 from tally.store.database import Connection
 from tally.store.metering import bills as store
 from tally.store.metering.adjustments import AdjustmentRow, insert_adjustments, reverse_adjustments
 from tally.store.metering.bill_texts import hash_bills, write_bills
-from tally.store.metering.bills import AttributionRow, BillRow, ProjectCosts, ProjectRow, UsedProject
+from tally.store.metering.bills import AttributionRow, IssuedBill, ProjectCosts, ProjectRow, UsedProject
 from tally.store.metering.findings import insert_findings
 from tally.store.metering.line_items import AskedItems, PricedMetric
-from tally.store.metering.runs import latest_run
 from tally.store.metering.tampering import HashedBill
 from tally.store.sessions import reader
 
@@ -80,29 +80,33 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     return BillsMade(count, len(month.used), total, month.currency)
 
 
-def bills(metering: Connection, period: BillingPeriod, project: str | None = None) -> list[BillRow]:
+def bills(metering: Connection, period: BillingPeriod, project: str | None = None) -> list[IssuedBill]:
     """The bills of a period that count: all, or those of one project (``project`` or ``cloud/project``).
 
     Raises:
         NotFound: if the period has no completed run, or the project no bill in it.
     """
-    run = latest_run(metering, str(period))
-    if run is None:
-        raise NotFound(f"{period} has no completed run; close it first: tally close {period}")
+    run = latest(metering, str(period))
+    found = store.issued_bills(metering, run.id)
     if project is None:
-        return store.select_bills(metering, run.id, None, None)
-    found = store.select_bills(metering, run.id, None, project)
+        return found
     cloud, slash, external_id = project.partition("/")
-    if not found and slash:
-        found = store.select_bills(metering, run.id, cloud, external_id)
-    if not found:
-        inside = store.billed_inside(metering, run.id, project)
-        if slash:
-            inside += store.billed_inside(metering, run.id, external_id, cloud)
-        listed = f"; tally bill {period} lists those that have one"
-        where = f"; it is billed inside {', '.join('/'.join(pair) for pair in inside)}" if inside else listed
-        raise NotFound(f"{period} has no bill of project {project}{where}")
-    return found
+    if named := [bill for bill in found if bill.project_id == project]:
+        return named
+    if named := [bill for bill in found if slash and (bill.cloud, bill.project_id) == (cloud, external_id)]:
+        return named
+    inside = store.billed_inside(metering, run.id, project)
+    if slash:
+        inside += store.billed_inside(metering, run.id, external_id, cloud)
+    listed = f"; tally bill {period} lists those that have one"
+    where = f"; it is billed inside {', '.join('/'.join(pair) for pair in inside)}" if inside else listed
+    raise NotFound(f"{period} has no bill of project {project}{where}")
+
+
+def documents(metering: Connection, of: Iterable[IssuedBill]) -> Iterator[str]:
+    """The document of each bill, as JSON; one at a time, since each may be long."""
+    for bill in of:
+        yield store.select_document(metering, bill)
 
 
 def rebuilt(metering: Connection, run: Run) -> Iterator[HashedBill]:

@@ -7,25 +7,12 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from tally.store.metering.bills import BillRow
-
 _LONGEST_NAME = 150  # of 255 bytes that file systems take
-
-
-def write_documents(bills: Sequence[BillRow], folder: Path) -> list[Path]:
-    """Write the document of each bill and return the paths in the same order; what the folder held before is gone."""
-    names = [path_of(bill.cloud, bill.project_id, ".json") for bill in bills]
-    with replacing(folder) as draft:
-        for bill, name in zip(bills, names, strict=True):
-            path = draft / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(bill.document, encoding="utf-8")
-    return [folder / name for name in names]
 
 
 @contextmanager

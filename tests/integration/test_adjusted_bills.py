@@ -16,7 +16,7 @@ from tally.store.database import Connection, connected
 from tally.store.json_text import read_json
 from tally.store.metering import ledger
 from tally.store.metering.adjustments import select_adjustments
-from tally.store.metering.bills import select_bills
+from tally.store.metering.bills import issued_bills, select_document
 from tally.store.metering.checks import invariant
 from tests.conftest import fresh_database
 from tests.integration.ledger_by_hand import (
@@ -76,8 +76,8 @@ def billed(server_url: str, metering_template: str) -> Iterator[tuple[Connection
 
 
 def documents(metering: Connection, run: Run) -> dict[str, Any]:
-    return {f"{row.cloud}/{row.project_id}": read_json(row.document)
-            for row in select_bills(metering, run.id, None, None)}
+    return {f"{bill.cloud}/{bill.project_id}": read_json(select_document(metering, bill))
+            for bill in issued_bills(metering, run.id)}
 
 
 def lines(metering: Connection, run: Run) -> list[str]:
@@ -174,7 +174,7 @@ def test_the_bills_made_again_are_those_that_were_finalized(billed: tuple[Connec
     metering, run = billed
     with metering.transaction():
         made = {(row.cloud, row.project_id): row.document_hash for row in rebuilt(metering, run)}
-    stored = select_bills(metering, run.id, None, None)
+    stored = issued_bills(metering, run.id)
     assert made == {(row.cloud, row.project_id): row.document_hash for row in stored}
 
 

@@ -14,7 +14,7 @@ from tally.cli.explanations import lines as explained
 from tally.domain.errors import InvalidInput, Refused
 from tally.domain.period import BillingPeriod
 from tally.domain.run import Run
-from tally.services.bills import bills
+from tally.services.bills import bills, documents
 from tally.services.completeness import report
 from tally.services.completeness_policy import shipped_policy
 from tally.services.correct import CorrectionRequest
@@ -176,7 +176,8 @@ def test_each_part_is_a_line_of_the_bill_and_a_row_of_focus(
         ("03-15 23:00", "03-31 22:00", "20", "0.09", "1.80", "raised"),
     ]
     (bill,) = bills(metering, BERLIN)
-    (item,) = simplejson.loads(bill.document, use_decimal=True)["line_items"]
+    (document,) = documents(metering, [bill])
+    (item,) = simplejson.loads(document, use_decimal=True)["line_items"]
     assert [
         (p["from"][5:16], p["to"][5:16], p["hours"], p["usage"]["vcpus"], str(p["cost"]["total"]), p["price_version"])
         for p in item["periods"]

@@ -3,6 +3,7 @@
 import io
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from rich.console import Console
@@ -13,7 +14,7 @@ from tally.cli.terminal import PlainConsole
 from tally.domain.run import Finding
 from tally.services.ingest import Outcome
 from tally.services.ingest_files import Summary
-from tally.store.metering.bills import BillRow
+from tally.store.metering.bills import IssuedBill
 
 NARROW = 40
 
@@ -27,8 +28,8 @@ def printed(console: Console) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def bill(project: str) -> BillRow:
-    return BillRow("os-prod-eu1", project, "openstack", Decimal("1.5"), "EUR", document="", document_hash="")
+def bill(project: str) -> IssuedBill:
+    return IssuedBill(UUID(int=1), "os-prod-eu1", project, "openstack", Decimal("1.5"), "EUR", document_hash="")
 
 
 @pytest.mark.parametrize(

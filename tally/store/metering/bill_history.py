@@ -46,6 +46,6 @@ def issued_bills(
         order by b.cloud, b.project_id, r.load_id, b.sign"""
     asked = {"run_id": run_id, "members": members(connection, run_id), **asked_projects(billed)}
     with connection.cursor("issued_bills") as cursor:
-        cursor.itersize = 100  # documents may be long
+        cursor.itersize = 1  # each document may be long
         for row in cursor.execute(query.encode(), asked):
             yield IssuedRow(*row)

@@ -6,8 +6,6 @@ from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
-from psycopg.rows import class_row
-
 from tally.domain.graph import Relation
 from tally.domain.principal import ProjectKey
 from tally.store.database import Connection
@@ -182,13 +180,15 @@ def insert_bills(connection: Connection, run_id: UUID, bills: Sequence[BillRow])
             copy.write_row((run_id, bill.reverses_run_id, sign, *(getattr(bill, column) for column in _COLUMNS)))
 
 
-def issued_bills(connection: Connection, run_id: UUID, billed: Iterable[ProjectKey]) -> list[IssuedBill]:
-    """The bills of some projects that count as of a run."""
+def issued_bills(
+    connection: Connection, run_id: UUID, billed: Iterable[ProjectKey] | None = None
+) -> list[IssuedBill]:
+    """The bills that count as of a run, all or those of some projects, in the order of (cloud, project)."""
     query = f"""
-        select b.run_id, b.cloud, b.project_id, b.platform, b.total, b.currency, b.document_hash
-        from {effective.BILLS} as b
-        inner join unnest(%(clouds)s::text[], %(projects)s::text[]) as asked (cloud, project_id)
-            on b.cloud = asked.cloud and b.project_id = asked.project_id"""
+        select run_id, cloud, project_id, platform, total, currency, document_hash
+        from {effective.BILLS} as bills
+        where {among_asked("cloud", "project_id")}
+        order by cloud, project_id"""
     asked = {"members": members(connection, run_id), **asked_projects(billed)}
     rows = connection.execute(query.encode(), asked).fetchall()
     return [IssuedBill(*row) for row in rows]
@@ -223,17 +223,14 @@ def delete_bills(connection: Connection, run_id: UUID) -> None:
     connection.execute("delete from ledger.attributions where run_id = %s", [run_id])
 
 
-def select_bills(connection: Connection, run_id: UUID, cloud: str | None, project: str | None) -> list[BillRow]:
-    """The bills that count as of a run, all or those of one project."""
-    query = f"""
-        select cloud, project_id, platform, total, currency, document, document_hash, reverses_run_id
-        from {effective.BILLS} as bills
-        where (%(cloud)s::text is null or cloud = %(cloud)s)
-            and (%(project)s::text is null or project_id = %(project)s)
-        order by cloud, project_id"""
-    with connection.cursor(row_factory=class_row(BillRow)) as cursor:
-        asked = {"members": members(connection, run_id), "cloud": cloud, "project": project}
-        return cursor.execute(query.encode(), asked).fetchall()
+def select_document(connection: Connection, bill: IssuedBill) -> str:
+    """The document of a bill, byte for byte."""
+    row = connection.execute(
+        "select document from ledger.bills where run_id = %s and cloud = %s and project_id = %s and sign = 1",
+        [bill.run_id, bill.cloud, bill.project_id],
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def billed_inside(
