@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dagster import Definitions, definitions, in_process_executor
+from dagster import Definitions, ResourceDefinition, definitions, in_process_executor
 
 from assets import events, ledger
 from assets.checks import invariant_checks
@@ -21,6 +21,8 @@ from tally_dagster.jobs import close_month, deliver_documents, finalize_month, r
 from tally_dagster.progress import progress
 from tally_dagster.schedules import month_to_date
 from tally_dagster.sensors import SENSORS
+
+_HAVE_FIELDS = {"databases", "installation", "clock", "sampled_counters"}
 
 
 def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> Definitions:
@@ -51,11 +53,20 @@ def build_definitions(resource_overrides: Mapping[str, Any] | None = None) -> De
         jobs=[close_month, deliver_documents, finalize_month, reconcile],
         schedules=[month_to_date()],
         sensors=SENSORS,
-        resources=resources | dict(resource_overrides or {}),
+        resources={name: _as_loaded(name, made) for name, made in (resources | dict(resource_overrides or {})).items()},
         loggers={"progress": progress},
         # One process per run, also for what is materialized by hand: the metering lock belongs to a connection.
         executor=in_process_executor,
     )
+
+
+def _as_loaded(name: str, made: Any) -> Any:
+    """A resource that no run can set otherwise.
+
+    Dagster offers the fields of a resource to whoever launches a run. By its clock or its grace a month could be
+    finalized too early, and by its databases be metered elsewhere.
+    """
+    return ResourceDefinition(lambda _: made, config_schema={}) if name in _HAVE_FIELDS else made
 
 
 @definitions

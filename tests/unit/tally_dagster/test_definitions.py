@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import DagsterInstance, DefaultScheduleStatus, DefaultSensorStatus, Definitions
+from dagster import (
+    DagsterInstance,
+    DagsterInvalidConfigError,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    Definitions,
+)
+from dagster._core.execution.api import create_execution_plan
 from dagster._core.instance.config import PoolGranularity
 from dagster._core.instance.ref import InstanceRef
 
@@ -53,6 +60,30 @@ def described(definitions: Definitions) -> str:
     lines.append("sensors")
     lines += [f"  {sensor.name}" for sensor in definitions.sensors or ()]
     return "\n".join(lines) + "\n"
+
+
+def offered(definitions: Definitions, job: str) -> dict[str, list[str]]:
+    """The settings of resources that the launchpad offers for a job."""
+    config = definitions.resolve_job_def(job).run_config_schema.config_type.fields["resources"].config_type
+    return {
+        name: sorted(getattr(part.config_type.fields["config"].config_type, "fields", {"anything": None}))
+        for name, part in config.fields.items()
+        if name != "io_manager"  # which no step uses
+    }
+
+
+def test_who_launches_a_run_sets_neither_its_clock_nor_its_grace_nor_its_databases(definitions: Definitions) -> None:
+    """By the launchpad a month could else be finalized before its grace is over."""
+    jobs = [*(job.name for job in definitions.jobs or ()), "__ASSET_JOB"]
+    for job in jobs:
+        resources = offered(definitions, job)
+        assert {"clock", "databases", "installation", "metering"} <= resources.keys()
+        assert {name: settings for name, settings in resources.items() if settings} == {}
+    with pytest.raises(DagsterInvalidConfigError, match='unexpected config entry "instant"'):
+        create_execution_plan(
+            definitions.resolve_job_def("finalize_month"),
+            {"resources": {"clock": {"config": {"instant": "2030-01-01T00:00:00Z"}}}},
+        )
 
 
 def test_the_graph_is_the_one_that_was_reviewed(definitions: Definitions) -> None:
