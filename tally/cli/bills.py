@@ -14,7 +14,7 @@ from tally.services import installation, orchestrator
 from tally.services.explain import explain as what_it_stands_on
 from tally.services.verify import verify as compare
 from tally.settings import Settings
-from tally.store.database import connected
+from tally.store.database import connected, reading
 
 commands = typer.Typer()
 
@@ -32,7 +32,11 @@ def bill(
 ) -> None:
     """Print the bills of a closed month, as they count: corrections included."""
     settings, month = month_of(period)
-    with installation.running(settings) as databases, connected(databases.metering_url) as metering:
+    with (
+        installation.running(settings) as databases,
+        connected(databases.metering_url) as metering,
+        reading(metering),  # a run that replaces this one meanwhile takes its documents away
+    ):
         rows = bill_service.bills(metering, month, project or None)
         if form is tables.BillFormat.TABLE:
             tables.bills(terminal.out(), rows)

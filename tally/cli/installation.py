@@ -22,7 +22,7 @@ from tally.services.ledger_queries import latest
 from tally.services.runs import metering_lock
 from tally.services.timelines import derive_again
 from tally.settings import Settings
-from tally.store.database import connected
+from tally.store.database import connected, reading
 
 commands = typer.Typer()
 
@@ -73,7 +73,7 @@ def demo() -> None:
             terminal.err().print(f"{month} is finalized already: these are its bills.")
         else:
             run_job(settings, databases, "close_month", month)
-        with connected(databases.metering_url) as metering:
+        with connected(databases.metering_url) as metering, reading(metering):
             rows, run = bill_service.bills(metering, month), latest(metering, str(month))
             paths = export_bills(metering, run, BillForm.JSON, settings.home / "bills" / str(month), issuer="")
     tables.bills(terminal.out(), rows, paths)

@@ -104,7 +104,10 @@ def bills(metering: Connection, period: BillingPeriod, project: str | None = Non
 
 
 def documents(metering: Connection, of: Iterable[IssuedBill]) -> Iterator[str]:
-    """The document of each bill, as JSON; one at a time, since each may be long."""
+    """The document of each bill, as JSON; one at a time, since each may be long.
+
+    To be read in the snapshot that listed them: a run that replaces theirs takes them away.
+    """
     for bill in of:
         yield store.select_document(metering, bill)
 

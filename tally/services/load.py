@@ -1,12 +1,11 @@
 """Load what has arrived into the metering database (rule 18): one snapshot, one transaction, one load id."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from tally.services.handover import refuse_unlike
-from tally.store.database import Connection
+from tally.store.database import Connection, reading
 from tally.store.metering import load as store
 from tally.store.metering.handover import Taken, remember
 
@@ -31,7 +30,7 @@ def load(reporting: Connection, metering: Connection, clock: Callable[[], dateti
         Refused: if one of the databases lacks events that the other has had from it.
     """
     refuse_unlike(reporting, metering)
-    with _snapshot(reporting):
+    with reading(reporting):
         started_at = clock()
         batches = store.pending_batches(reporting)
         version = store.registry_version(reporting)
@@ -46,10 +45,3 @@ def load(reporting: Connection, metering: Connection, clock: Callable[[], dateti
     if events:
         store.refresh_statistics(metering)
     return Load(load_id, events, version, started_at)
-
-
-@contextmanager
-def _snapshot(connection: Connection) -> Iterator[None]:
-    with connection.transaction():
-        connection.execute("set transaction isolation level repeatable read, read only")
-        yield

@@ -123,6 +123,14 @@ def beside(connection: Connection) -> Iterator[Connection]:
 
 
 @contextmanager
+def reading(connection: Connection) -> Iterator[None]:
+    """A transaction of one snapshot that the database lets read only."""
+    with connection.transaction():
+        connection.execute("set transaction isolation level repeatable read, read only")
+        yield
+
+
+@contextmanager
 def pool(url: str, size: int, statement_seconds: int) -> Iterator[ConnectionPool[Connection]]:
     """Open a pool of up to ``size`` connections for a block, for threads that each take one at a time.
 

@@ -21,10 +21,12 @@ from pricing.price_file import parse_price_version
 from tally.domain.errors import Refused
 from tally.domain.graph import Relation
 from tally.domain.period import BillingPeriod
+from tally.services.bills import documents as documents_of
 from tally.services.bills import make_bills
-from tally.store.database import Connection, connected
+from tally.store.database import Connection, connected, reading
 from tally.store.json_text import read_json
 from tally.store.metering.bills import issued_bills, select_document
+from tally.store.metering.runs import delete_records
 from tests.conftest import fresh_database
 from tests.integration.ledger_by_hand import (
     Usage,
@@ -276,3 +278,17 @@ def test_costs_whose_usage_is_gone_are_refused(metering: Connection) -> None:
         metering.execute("delete from ledger.usage_records where resource_id = 'gone'")
         with pytest.raises(Refused, match=r"^bills of 2026-03: os/shop: there are costs without usage$"):
             make_bills(metering, run)
+
+
+def test_documents_are_those_of_the_bills_that_were_listed(server_url: str, metering_template: str) -> None:
+    """In one snapshot: a run that replaces theirs meanwhile takes them away."""
+    with fresh_database(server_url, metering_template) as url, connected(url) as metering, connected(url) as other:
+        add_projects(metering, {SHOP: "openstack"})
+        run = begin_run(metering)
+        write_usage(metering, run, [usage("instance/one", M1_LARGE)])
+        make_bills(metering, run)
+        with reading(other):
+            listed = issued_bills(other, run.id)
+            delete_records(metering, run.id)
+            assert [read_json(document)["project_id"] for document in documents_of(other, listed)] == ["shop"]
+        assert issued_bills(other, run.id) == []

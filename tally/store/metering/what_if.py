@@ -4,15 +4,14 @@ The rating itself is the macro of the close (rating_sql.py); here it is given it
 the draft as values of the statement.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tally.domain.instants import format_instant
-from tally.store.database import Connection
+from tally.store.database import Connection, reading
 from tally.store.json_text import write_json
 from tally.store.metering.effective import RATED, USAGE
 from tally.store.metering.prices import ModifierRow, PriceRow, TierRow, VersionRows
@@ -140,14 +139,6 @@ _CUT_COUNTERS = f"""
         where price.platform = counting.platform and price.resource_type = counting.resource_type
             and price.metric = any(counting.counters)
     )"""
-
-
-@contextmanager
-def reading(connection: Connection) -> Iterator[None]:
-    """A transaction of one snapshot that the database lets read only."""
-    with connection.transaction():
-        connection.execute("set transaction isolation level repeatable read, read only")
-        yield
 
 
 def rated_by_draft(connection: Connection, run_id: UUID, parts: Sequence[DraftPart]) -> DraftRated:
