@@ -60,19 +60,20 @@ def make_bills(metering: Connection, run: Run) -> BillsMade:
     """
     month = _month(metering, run)
     attributions = list(_attributions(month))
+    accounts = month.accounts(attributions)
 
     def write(billed: Collection[ProjectKey]) -> list[AdjustmentRow]:
-        return _write(metering, month, [one for one in month.accounts(attributions) if one.billed in billed])
+        return _write(metering, month, [account for account in accounts if account.billed in billed])
 
     with metering.transaction():
         store.delete_bills(metering, run.id)
         insert_findings(metering, run.id, [*_findings(month), *month.terms.findings])
-        if run.kind == "correction":
+    if run.kind == "correction":
+        with metering.transaction():
             adjustments = corrected_bills(metering, run, attributions, month.terms, write)
-        else:
-            store.insert_attributions(metering, run.id, attributions)
-    if run.kind != "correction":
-        adjustments = _write(metering, month, month.accounts(attributions))
+    else:
+        store.insert_attributions(metering, run.id, attributions)
+        adjustments = _write(metering, month, accounts)
     with metering.transaction():
         insert_adjustments(metering, run.id, adjustments)
         reverse_adjustments(metering, run.id)

@@ -96,10 +96,8 @@ def projects_of_run(connection: Connection, run_id: UUID) -> list[UsedProject]:
     return [UsedProject(*row) for row in rows]
 
 
-def costs_of_projects(
-    connection: Connection, run_id: UUID, projects: Iterable[ProjectKey] | None = None
-) -> list[ProjectCosts]:
-    """What counts as of the run, of all projects or of some: of each by resource type, in the order of bills."""
+def costs_of_projects(connection: Connection, run_id: UUID, projects: Iterable[ProjectKey]) -> list[ProjectCosts]:
+    """What counts as of the run, of some projects: of each by resource type, in the order of bills."""
     query = f"""
         select cloud, project_id, platform, resource_type, sum(amount)
         from {effective.RATED} as records
