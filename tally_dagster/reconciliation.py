@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from dagster import Config, Failure, MarkdownMetadataValue, MetadataValue, OpExecutionContext, op
-from pydantic import Field
+from dagster import Bool, Failure, Field, MarkdownMetadataValue, MetadataValue, OpExecutionContext, String, op
 
 from assets.steps import retried
 from resources.clock import Clock
@@ -15,33 +14,37 @@ from tally.settings import Settings
 from tally.store.database import connected
 from tally.store.reporting.syncs import ListingRow
 
+# Values, and nothing else: the fields of a Config would also take {env: NAME}, and an error that names the cloud would
+# tell the value of any variable to whoever launches a run, such as the URL of a database with its password.
+_CLOUD_TO_SYNC = {
+    "cloud": Field(String, description="Name of a registered cloud whose platform has an adapter"),
+    "accept_deletions": Field(
+        Bool,
+        default_value=False,
+        description="Close however many resources the listing no longer has; it is audited",
+    ),
+}
 
-class CloudToSync(Config):
-    """What is reconciled."""
 
-    cloud: str = Field(description="Name of a registered cloud whose platform has an adapter")
-    accept_deletions: bool = Field(
-        default=False, description="Close however many resources the listing no longer has; it is audited"
-    )
-
-
-@op(description="List what the platform has, compare it with what the events tell, and write what they do not.")
-def sync_cloud(
-    context: OpExecutionContext, config: CloudToSync, databases: Databases, clock: Clock, platforms: Platforms
-) -> None:
+@op(
+    config_schema=_CLOUD_TO_SYNC,
+    description="List what the platform has, compare it with what the events tell, and write what they do not.",
+)
+def sync_cloud(context: OpExecutionContext, databases: Databases, clock: Clock, platforms: Platforms) -> None:
     """Reconcile a cloud; the run fails unless every type was compared and written."""
+    cloud, accept_deletions = context.op_config["cloud"], context.op_config["accept_deletions"]
     settings = Settings.from_environment()
     actor = context.run.tags.get("tally/actor", "dagster")
     with retried(context), connected(databases.reporting()) as reporting:
         report = sync(
             reporting,
-            config.cloud,
-            adapter_of(reporting, config.cloud, platforms.factories()),
+            cloud,
+            adapter_of(reporting, cloud, platforms.factories()),
             clock=clock.now,
             clock_skew=settings.clock_skew,
             max_deleted_percent=settings.sync_max_deleted_percent,
             actor=actor,
-            accept_deletions=config.accept_deletions,
+            accept_deletions=accept_deletions,
         )
     context.add_output_metadata(_metadata(report))
     if report.status != "completed":

@@ -86,6 +86,18 @@ def test_who_launches_a_run_sets_neither_its_clock_nor_its_grace_nor_its_databas
         )
 
 
+def test_no_setting_of_a_run_is_read_from_a_variable_of_the_process(definitions: Definitions) -> None:
+    """An error could tell its value, such as a password, to whoever launches the run."""
+    for job in [*(job.name for job in definitions.jobs or ()), "__ASSET_JOB"]:
+        steps = definitions.resolve_job_def(job).run_config_schema.config_type.fields["ops"].config_type
+        assert [kind.key for kind in steps.type_iterator() if "Source" in kind.key] == []
+    with pytest.raises(DagsterInvalidConfigError, match="config:cloud"):
+        create_execution_plan(
+            definitions.resolve_job_def("reconcile"),
+            {"ops": {"sync_cloud": {"config": {"cloud": {"env": "TALLY_METERING_URL"}}}}},
+        )
+
+
 def test_the_graph_is_the_one_that_was_reviewed(definitions: Definitions) -> None:
     """Asset keys, lineage, checks, jobs, schedules and sensors are those of definitions.txt."""
     assert described(definitions) == SNAPSHOT.read_text(encoding="utf-8")
